@@ -33,7 +33,7 @@ type Frontend struct {
 	Backend string
 	// Reasons are the lines that prevent a takeover, in the sequence of the configuration. Without any, what follows is complete.
 	Reasons []Reason
-	// Notes are what is lost or different after a takeover.
+	// Notes say what is lost or different after a takeover.
 	Notes []Reason
 	// Services are its addresses.
 	Services []Service
@@ -83,8 +83,8 @@ type Agents struct {
 	Interval time.Duration
 }
 
-// maxWork limits an analysis: lines that are read, reasons that are given, and servers of addresses. Each proxy inherits all lines of
-// its defaults, so it is the product of two numbers in a file.
+// maxWork limits an analysis: lines read, reasons given, and servers per address. Each proxy inherits all lines of
+// its defaults, so the work grows with the product of two numbers in a file.
 const maxWork = 1 << 22
 
 // analysis is one run over a configuration.
@@ -105,7 +105,7 @@ func (a *analysis) spend(n int) error {
 	return nil
 }
 
-// Analyse returns the frontends of a configuration, in their sequence.
+// Analyse returns the frontends of a configuration, in file order.
 func (c *Config) Analyse() ([]*Frontend, error) {
 	a := analysis{conf: c, backends: map[string]*settings{}}
 	var all []*Frontend
@@ -165,19 +165,19 @@ func (a *analysis) frontend(s *section) (*Frontend, error) {
 		f.add(Reason{Position: l.at, Text: l.keyword + ": connections of the fast path do not count for the limits of the process", note: true})
 	}
 	for _, at := range a.conf.conditions {
-		f.prevent(at, "conditional blocks: only HAProxy knows which lines count")
+		f.prevent(at, "conditional blocks: only HAProxy knows which lines apply")
 	}
 	is := s.read(s.kind.sides())
 	f.add(is.reasons...)
 	f.modeOf(is, s)
 	if len(is.binds) == 0 {
-		f.prevent(s.at, "%s has no address that can be taken over", printable(s.name))
+		f.prevent(s.at, "%s has no bind address that can be taken over", printable(s.name))
 	}
 	servers := is
 	if s.kind == listen {
 		f.Backend = s.name
 		if is.backends.value != "" {
-			f.prevent(is.backends.at, "default_backend: a listen section has servers of its own")
+			f.prevent(is.backends.at, "default_backend: a listen section has its own servers")
 		}
 	} else {
 		var err error
@@ -256,7 +256,7 @@ func (f *Frontend) balance(is *settings) {
 	case "random":
 		f.Balance = "MAGLEV"
 	default:
-		f.prevent(is.balance.at, "balance %s: servers are chosen in turns, by connections, or by a hash of addresses and ports", printable(is.balance.value))
+		f.prevent(is.balance.at, "balance %s: only round robin, least connections and a hash of addresses and ports are supported", printable(is.balance.value))
 	}
 }
 
@@ -277,11 +277,11 @@ func (f *Frontend) servers(is, of *settings) {
 			switch {
 			case why != "":
 			case s.endpoint.addr.Is4() != b.addr.Is4():
-				why = fmt.Sprintf("the address %s of %s is of the other family", b.addr, printable(f.Name))
+				why = fmt.Sprintf("address %s of %s has the other IP version", b.addr, printable(f.Name))
 			case s.endpoint.addr.IsLoopback(), s.endpoint.addr.IsMulticast():
-				why = "a server on HAProxy's host, or a group, is not the destination of packets"
+				why = "packets cannot be forwarded to a loopback or multicast address"
 			case s.endpoint.addr == b.addr:
-				why = "it has the address of the frontend"
+				why = "its address is that of the frontend"
 			case taken[at]:
 				why = "another server has the same address and port"
 			}
@@ -302,28 +302,28 @@ func (f *Frontend) servers(is, of *settings) {
 func portOf(s *serverConf, ports Ports) (port uint16, why string) {
 	if !s.endpoint.relative {
 		if ports.First != ports.Last {
-			return 0, fmt.Sprintf("all ports from %d to %d go to one port of it", ports.First, ports.Last)
+			return 0, fmt.Sprintf("all ports from %d to %d map to one port of the server", ports.First, ports.Last)
 		}
 		return s.endpoint.ports.First, ""
 	}
 	first, last := int(ports.First)+s.endpoint.offset, int(ports.Last)+s.endpoint.offset
 	if first < 1 || last > 65535 {
-		return 0, fmt.Sprintf("the port %d is none", first)
+		return 0, fmt.Sprintf("port %d is out of range", first)
 	}
 	return uint16(first), ""
 }
 
-// check finds how servers are checked: all have to be checked alike.
+// check finds how servers are health-checked: all must have the same check.
 func (f *Frontend) check(is *settings) {
 	f.Check.Type = "NONE"
 	for i := range is.servers {
 		s := &is.servers[i]
 		switch first := &is.servers[0]; {
 		case s.checks != first.checks, s.checks && s.check != first.check:
-			f.prevent(s.at, "server %s: it is checked in another way than server %s", printable(s.name), printable(first.name))
+			f.prevent(s.at, "server %s: its health check differs from that of server %s", printable(s.name), printable(first.name))
 			return
 		case s.checks && s.check.addr != "":
-			f.prevent(s.at, "server %s: addr: it is checked at another address", printable(s.name))
+			f.prevent(s.at, "server %s: addr: the health check goes to another address", printable(s.name))
 			return
 		}
 	}
@@ -337,7 +337,7 @@ func (f *Frontend) check(is *settings) {
 	}
 }
 
-// agents finds how agents of servers are asked: all at the same port.
+// agents finds how the servers' agents are queried: all on the same port.
 func (f *Frontend) agents(is *settings) {
 	for i := range is.servers {
 		s, first := &is.servers[i], &is.servers[0]
@@ -345,7 +345,7 @@ func (f *Frontend) agents(is *settings) {
 		a.addr, b.addr = netip.Addr{}, netip.Addr{} // each may have its own
 		switch {
 		case s.agent != first.agent, s.agent && a != b:
-			f.prevent(s.at, "server %s: its agent is asked in another way than that of server %s", printable(s.name), printable(first.name))
+			f.prevent(s.at, "server %s: its agent check differs from that of server %s", printable(s.name), printable(first.name))
 			return
 		case s.agent && a.port == 0:
 			f.prevent(s.at, "server %s: agent-check needs agent-port", printable(s.name))
@@ -373,8 +373,8 @@ func apart(all []*Frontend) {
 		widest := owners[0]
 		for _, o := range owners[1:] {
 			if o.ports.First <= widest.ports.Last {
-				o.of.prevent(o.of.Position, "%s has port %d of %s, as %s has", printable(o.of.Name), o.ports.First, vip, printable(widest.of.Name))
-				widest.of.prevent(widest.of.Position, "%s has port %d of %s, as %s has", printable(widest.of.Name), o.ports.First, vip, printable(o.of.Name))
+				o.of.prevent(o.of.Position, "%s binds port %d of %s, and so does %s", printable(o.of.Name), o.ports.First, vip, printable(widest.of.Name))
+				widest.of.prevent(widest.of.Position, "%s binds port %d of %s, and so does %s", printable(widest.of.Name), o.ports.First, vip, printable(o.of.Name))
 			}
 			if o.ports.Last > widest.ports.Last {
 				widest = o

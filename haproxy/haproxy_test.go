@@ -165,10 +165,10 @@ func TestEachReasonIsSaidWithItsLine(t *testing.T) {
 		{"bind *:81", "", inFront, `bind: "*:81" is every address`},
 		{"bind 0.0.0.0:81", "", inFront, "is every address"},
 		{"bind /tmp/x.sock", "", inFront, "UNIX socket"},
-		{"bind abns@x", "", inFront, `"abns@" is no address of TCP`},
-		{"bind localhost:81", "", inFront, `"localhost" is a name`},
-		{"bind [2001:db8::1]:80", "", 10, "of the other family"},
-		{"bind 192.0.2.1:81-83", "", 10, "all ports from 81 to 83 go to one port"},
+		{"bind abns@x", "", inFront, `"abns@" is not a TCP address`},
+		{"bind localhost:81", "", inFront, `"localhost" is not an IP address`},
+		{"bind [2001:db8::1]:80", "", 10, "has the other IP version"},
+		{"bind 192.0.2.1:81-83", "", 10, "all ports from 81 to 83 map to one port"},
 		{`bind "192.0.2.1:$PORT"81`, "", inFront, "depends on an environment variable"},
 		{"mode http", "mode http", inFront, "mode http: f needs mode tcp"},
 		{"default_backend none", "", inFront, ""},
@@ -179,27 +179,27 @@ func TestEachReasonIsSaidWithItsLine(t *testing.T) {
 		{"", "use-server s if { src 10.0.0.1 }", inBack, "use-server: "},
 		{"", "server p 10.0.0.2:80 check-ssl verify none", inBack, "check-ssl: "},
 		{"", "server p 10.0.0.2:80 resolvers r init-addr none\nresolvers r", inBack, "resolvers: "},
-		{"", "server p [2001:db8::2]:80", inBack, "of the other family"},
+		{"", "server p [2001:db8::2]:80", inBack, "has the other IP version"},
 		{"filter trace", "", inFront, "filter: "},
 		{"rate-limit sessions 5", "", inFront, "rate-limit: "},
 		{"", "balance source", inBack, "balance source: "},
 		{"", "balance hdr(host)", inBack, "balance hdr(host): "},
 		{"", "dispatch 10.0.0.3:80", inBack, "dispatch: "},
-		{"", "option mysql-check", inBack, "option mysql-check: checks of this kind"},
-		{"", "option httpchk PATCH /", inBack, "option httpchk: the method PATCH"},
+		{"", "option mysql-check", inBack, "option mysql-check: checks of this type"},
+		{"", "option httpchk PATCH /", inBack, "option httpchk: method PATCH"},
 		{"", "option httpchk GET / HTTP/1.1\\r\\nHost:\\ a", inBack, "headers after the version"},
-		{"", "option httpchk\n http-check expect string ok", inBack + 1, "http-check expect: only a status"},
+		{"", "option httpchk\n http-check expect string ok", inBack + 1, "http-check expect: only an expected status"},
 		{"", "option httpchk\n http-check expect status 200\n http-check expect status 200", inBack + 2, "a second one"},
 		{"", "option httpchk GET /\n http-check send meth GET uri /", inBack + 1, "a second one"},
 		{"", "option tcp-check\n tcp-check connect", inBack + 1, "tcp-check: "},
 		{"", "server p 10.0.0.2:80 backup", inBack, "backup: "},
-		{"", "server p 10.0.0.2:80 check", inBack, "checked in another way than server s"},
-		{"", "server p 10.0.0.2:80 agent-check agent-port 99", inBack, "its agent is asked in another way"},
-		{"", "server p localhost:80", inBack, `server p: "localhost" is a name`},
-		{"", "server p 127.0.0.1:80", inBack, "a server on HAProxy's host"},
+		{"", "server p 10.0.0.2:80 check", inBack, "its health check differs from that of server s"},
+		{"", "server p 10.0.0.2:80 agent-check agent-port 99", inBack, "its agent check differs"},
+		{"", "server p localhost:80", inBack, `server p: "localhost" is not an IP address`},
+		{"", "server p 127.0.0.1:80", inBack, "a loopback or multicast address"},
 		{"", "server p 10.0.0.1:80", inBack, "the same address and port"},
-		{"", "server p 192.0.2.1:80", inBack, "the address of the frontend"},
-		{"", "server p 10.0.0.2:+65500", inBack, "is none"},
+		{"", "server p 192.0.2.1:80", inBack, "its address is that of the frontend"},
+		{"", "server p 10.0.0.2:+65500", inBack, "is out of range"},
 		{"", "server p 10.0.0.2:80 slowstart 5s", inBack, "slowstart: "},
 		{"", "server q 10.0.0.3:80 check\n server p 10.0.0.2:80 track q", inBack + 1, "track: "},
 		{"", "server-template t 3 localhost:80", inBack, "server-template: "},
@@ -237,7 +237,7 @@ func TestHarmlessLines(t *testing.T) {
 		{"", "option mysql-check\n option tcp-check", "[]"},
 		{"disabled\n enabled", "", "[]"},
 		{"", "balance source\n balance static-rr", "[]"},
-		{"", "server p 10.0.0.2:80 fastinter 1s tfo on-marked-down shutdown-sessions", "[x:11: fastinter: checks have one interval]"},
+		{"", "server p 10.0.0.2:80 fastinter 1s tfo on-marked-down shutdown-sessions", "[x:11: fastinter: checks use a single interval]"},
 		{"option clitcpka", "", "[x:8: option clitcpka: no keep-alive packets are sent]"},
 	} {
 		text := proxy(tt.front, tt.back)
@@ -299,7 +299,7 @@ func TestAddressesThatOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := result(t, c)
-	if is := fmt.Sprint(all[0].Reasons, all[1].Reasons, all[2].Reasons); is != "[x:1: a has port 85 of 192.0.2.1, as b has] [x:4: b has port 85 of 192.0.2.1, as a has] []" {
+	if is := fmt.Sprint(all[0].Reasons, all[1].Reasons, all[2].Reasons); is != "[x:1: a binds port 85 of 192.0.2.1, and so does b] [x:4: b binds port 85 of 192.0.2.1, and so does a] []" {
 		t.Error(is)
 	}
 }
@@ -313,14 +313,14 @@ func TestConditionsPreventEverything(t *testing.T) {
 
 func TestConfigurationsThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		"bind :80\n":               `x:1: "bind" is in no section`,
+		"bind :80\n":               `x:1: "bind" is not in any section`,
 		"frontend\n":               "x:1: frontend needs a name",
 		"frontend a b\n":           "only `from` and the name",
-		"frontend a from b\n":      `there is no defaults "b" before`,
-		"frontend a/b\n":           "neither letters, nor digits",
+		"frontend a from b\n":      `no defaults section "b" precedes`,
+		"frontend a/b\n":           "characters other than letters, digits",
 		"frontend a\nlisten a\n":   `x:2: listen "a" has the name of another proxy`,
-		"defaults a\ndefaults a\n": `x:2: defaults "a" is there twice`,
-		"defaults a\nfrontend f from a\nfrontend g\n":  "HAProxy refuses both together",
+		"defaults a\ndefaults a\n": `x:2: defaults "a" is defined twice`,
+		"defaults a\nfrontend f from a\nfrontend g\n":  "both by name and implicitly: HAProxy refuses",
 		"defaults\n server s 10.0.0.1\n":               "server is not allowed in defaults",
 		"global\n a 'b\n":                              "x:2: the quote ' is not closed",
 		"global\n a \"b\n":                             `the quote " is not closed`,

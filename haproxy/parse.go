@@ -148,7 +148,7 @@ func (p *parser) line(at Position, text string) error {
 		return p.open(at, is, words)
 	}
 	if p.now == nil {
-		return fmt.Errorf("%q is in no section", printable(first))
+		return fmt.Errorf("%q is not in any section", printable(first))
 	}
 	if first == "no" || first == "default" {
 		if len(words) < 2 {
@@ -205,7 +205,7 @@ func (p *parser) open(at Position, is kind, words []word) error {
 		p.last = s
 		if s.name != "" {
 			if p.named[s.name] != nil {
-				return fmt.Errorf("defaults %q is there twice", printable(s.name))
+				return fmt.Errorf("defaults %q is defined twice", printable(s.name))
 			}
 			p.named[s.name] = s
 		}
@@ -223,7 +223,7 @@ func (p *parser) open(at Position, is kind, words []word) error {
 		s.count = s.from.count
 	}
 	if f := s.from; f != nil && f.named && f.implied {
-		return fmt.Errorf("defaults %q is used by its name and without: HAProxy refuses both together", printable(f.name))
+		return fmt.Errorf("defaults %q is used both by name and implicitly: HAProxy refuses that", printable(f.name))
 	}
 	return nil
 }
@@ -246,16 +246,16 @@ func (p *parser) title(s *section, words []word) error {
 		}
 	}
 	if strings.ContainsFunc(s.name, func(r rune) bool { return !nameRune(r) }) {
-		return fmt.Errorf("the name %q has characters that are neither letters, nor digits, nor among -_.: in it", printable(s.name))
+		return fmt.Errorf("the name %q has characters other than letters, digits and -_.:", printable(s.name))
 	}
 	if len(rest) == 0 {
 		return nil
 	}
 	if rest[0].text != "from" || len(rest) != 2 {
-		return fmt.Errorf("after the name of a section, only `from` and the name of defaults may follow, not %q", printable(rest[0].text))
+		return fmt.Errorf("only `from` and the name of a defaults section may follow the name of a section, not %q", printable(rest[0].text))
 	}
 	if s.from = p.named[rest[1].text]; s.from == nil {
-		return fmt.Errorf("there is no defaults %q before this line", printable(rest[1].text))
+		return fmt.Errorf("no defaults section %q precedes this line", printable(rest[1].text))
 	}
 	s.from.named = s.from.named || s.kind != defaults
 	return nil

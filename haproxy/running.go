@@ -70,17 +70,17 @@ const (
 func ReadRunning(ctx context.Context, socket string) (map[ServerName]Running, error) {
 	text, err := ask(ctx, socket, "show servers state")
 	if err != nil {
-		return nil, fmt.Errorf("servers of HAProxy: %w", err)
+		return nil, fmt.Errorf("HAProxy's servers: %w", err)
 	}
 	all, err := parseRunning(text)
 	if err != nil {
-		return nil, fmt.Errorf("servers of HAProxy: %w", err)
+		return nil, fmt.Errorf("HAProxy's servers: %w", err)
 	}
 	return all, nil
 }
 
 // errRunning does not quote what something else has answered.
-var errRunning = errors.New("the answer is not that of HAProxy to `show servers state`")
+var errRunning = errors.New("the answer is not HAProxy's answer to `show servers state`")
 
 // parseRunning parses the answer: a line with the version of the format, one with the names of columns, and one for each server.
 func parseRunning(text []byte) (map[ServerName]Running, error) {

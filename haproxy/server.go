@@ -95,7 +95,7 @@ func (s *serverConf) parameters(l *line, n int) error {
 		}
 		p, ok := serverParams[name]
 		if !ok {
-			return fmt.Errorf("%s: not a parameter of servers that is known", printable(name))
+			return fmt.Errorf("%s: unknown server parameter", printable(name))
 		}
 		if n+p.values > len(l.words) {
 			return fmt.Errorf("%s needs a value", name)
@@ -170,7 +170,7 @@ func (s *serverConf) read(l *line, name string, n int) (taken int, known bool, e
 func parseInterval(text string) (time.Duration, error) {
 	d, err := parseTime(text)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("the time %q is 0", printable(text))
+		err = fmt.Errorf("time %q is 0", printable(text))
 	}
 	return d, err
 }

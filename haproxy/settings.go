@@ -161,7 +161,7 @@ func (is *settings) keyword(l *line, name string) error {
 	r, ok := keywords[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("%s: not a keyword that is known", printable(name))
+		return fmt.Errorf("%s: unknown keyword", printable(name))
 	case r.verdict == prevents:
 		return fmt.Errorf("%s: %s", name, r.why)
 	case r.verdict == lost:
@@ -191,7 +191,7 @@ func (is *settings) option(l *line) error {
 	r, ok := options[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("option %s: not an option that is known", printable(name))
+		return fmt.Errorf("option %s: unknown option", printable(name))
 	case r.verdict == prevents || r.verdict == lost:
 		is.options[name] = Reason{Position: l.at, Text: "option " + name + ": " + r.why, note: r.verdict == lost}
 	}
@@ -209,7 +209,7 @@ func (is *settings) without(l *line) error {
 		return fmt.Errorf("%s %s: only options and log can be negated", l.arg(0), printable(l.arg(1)))
 	}
 	if _, known := whereOfOption(name); !known {
-		return fmt.Errorf("option %s: not an option that is known", printable(name))
+		return fmt.Errorf("option %s: unknown option", printable(name))
 	}
 	delete(is.options, name)
 	if is.checkKind == name {
@@ -229,7 +229,7 @@ func (is *settings) bind(l *line) error {
 		case err != nil:
 			return err
 		case !e.addr.IsValid():
-			return fmt.Errorf("%q is every address of the host: a load balancer needs the one that clients use", printable(text))
+			return fmt.Errorf("%q is every address of the host: a load balancer needs the address that clients connect to", printable(text))
 		case e.relative:
 			return fmt.Errorf("%q has no port", printable(text))
 		}
@@ -240,7 +240,7 @@ func (is *settings) bind(l *line) error {
 		p, ok := bindParams[name]
 		switch {
 		case !ok:
-			return fmt.Errorf("%s: not a parameter that is known", printable(name))
+			return fmt.Errorf("%s: unknown parameter", printable(name))
 		case p.verdict == prevents:
 			return fmt.Errorf("%s: %s", name, p.why)
 		case n+p.values >= len(l.words):
@@ -272,7 +272,7 @@ func (is *settings) httpchk(l *line) error {
 	case len(args) == 1:
 		c.path = args[0].text
 	case len(args) > 3, len(args) == 3 && args[2].text != "HTTP/1.0" && args[2].text != "HTTP/1.1":
-		return fmt.Errorf("option httpchk: headers after the version are not sent")
+		return fmt.Errorf("option httpchk: headers after the version are not supported")
 	default:
 		c.method, c.path = args[0].text, args[1].text
 	}
@@ -281,14 +281,14 @@ func (is *settings) httpchk(l *line) error {
 }
 
 // errTwice refuses what HAProxy would do one after the other.
-var errTwice = errors.New("http-check: one request is sent, and one status is compared: this is a second one")
+var errTwice = errors.New("http-check: only one request and one expected status are supported, and this is a second one")
 
 func (c *httpCheck) valid() error {
 	switch {
 	case !slices.Contains(methods, c.method):
-		return fmt.Errorf("option httpchk: the method %s is not sent", printable(c.method))
+		return fmt.Errorf("option httpchk: method %s is not supported", printable(c.method))
 	case !strings.HasPrefix(c.path, "/") || strings.ContainsFunc(c.path, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return fmt.Errorf("option httpchk: %q is no path", printable(c.path))
+		return fmt.Errorf("option httpchk: %q is not a path", printable(c.path))
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ func (is *settings) readHTTPCheck(l *line) error {
 		c.sends = true
 		return c.send(l)
 	}
-	return fmt.Errorf("http-check %s: only a status is compared, and only a method, a path and a host are sent", printable(l.arg(1)))
+	return fmt.Errorf("http-check %s: only an expected status and a method, path and host to send are supported", printable(l.arg(1)))
 }
 
 // send takes `http-check send`.
@@ -329,7 +329,7 @@ func (c *httpCheck) send(l *line) error {
 			n++
 			c.host = l.arg(n + 1)
 		default:
-			return fmt.Errorf("http-check send: %s is not sent", printable(word))
+			return fmt.Errorf("http-check send: %s is not supported", printable(word))
 		}
 		n++
 	}

@@ -30,17 +30,17 @@ type Statistics map[ServerName]ServerStatistics
 func ReadStatistics(ctx context.Context, socket string) (Statistics, error) {
 	text, err := ask(ctx, socket, "show stat -1 4 -1")
 	if err != nil {
-		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
+		return nil, fmt.Errorf("HAProxy's statistics: %w", err)
 	}
 	s, err := parseStatistics(text)
 	if err != nil {
-		return nil, fmt.Errorf("statistics of HAProxy: %w", err)
+		return nil, fmt.Errorf("HAProxy's statistics: %w", err)
 	}
 	return s, nil
 }
 
 // errStatistics does not quote what something else has answered.
-var errStatistics = errors.New("the answer is not that of HAProxy to `show stat`")
+var errStatistics = errors.New("the answer is not HAProxy's answer to `show stat`")
 
 // parseStatistics parses the CSV of `show stat`, whose first line has the names of its columns.
 func parseStatistics(text []byte) (Statistics, error) {

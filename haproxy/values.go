@@ -35,12 +35,12 @@ func parseEndpoint(text string) (e endpoint, err error) {
 	if at := strings.Index(text, "@"); at >= 0 {
 		is, ok := families[text[:at+1]]
 		if !ok {
-			return e, fmt.Errorf("%q is no address of TCP", printable(text[:at+1]))
+			return e, fmt.Errorf("%q is not a TCP address", printable(text[:at+1]))
 		}
 		family, text = is, text[at+1:]
 	}
 	if strings.HasPrefix(text, "/") {
-		return e, errors.New("a UNIX socket is no address of TCP")
+		return e, errors.New("a UNIX socket is not a TCP address")
 	}
 	host, port := text, ""
 	if colon := strings.LastIndex(text, ":"); colon >= 0 && !strings.HasSuffix(text, "]") {
@@ -51,20 +51,20 @@ func parseEndpoint(text string) (e endpoint, err error) {
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		if host, ok = strings.CutSuffix(inner, "]"); !ok {
-			return e, fmt.Errorf("the address %q has no closing bracket", printable(text))
+			return e, fmt.Errorf("address %q has no closing bracket", printable(text))
 		}
 	}
 	if host == "" || host == "*" {
 		return e, nil
 	}
 	if e.addr, err = netip.ParseAddr(host); err != nil {
-		return e, fmt.Errorf("%q is a name, or no address: it may change", printable(host))
+		return e, fmt.Errorf("%q is not an IP address, and the address of a host name may change", printable(host))
 	}
 	if e.addr.Zone() != "" {
-		return e, fmt.Errorf("the address %q has a zone", printable(host))
+		return e, fmt.Errorf("address %q has a zone", printable(host))
 	}
 	if family == 4 && !e.addr.Is4() || family == 6 && !e.addr.Is6() {
-		return e, fmt.Errorf("the address %s is not of the family %d", e.addr, family)
+		return e, fmt.Errorf("address %s is not an IPv%d address", e.addr, family)
 	}
 	if e.addr = e.addr.Unmap(); e.addr.IsUnspecified() {
 		e.addr = netip.Addr{}
@@ -81,7 +81,7 @@ func (e *endpoint) parsePort(text string) error {
 		}
 		offset, err := strconv.Atoi(text)
 		if err != nil || offset < -65535 || offset > 65535 {
-			return fmt.Errorf("%q is no port", printable(text))
+			return fmt.Errorf("%q is not a port", printable(text))
 		}
 		e.offset = offset
 		return nil
@@ -93,7 +93,7 @@ func (e *endpoint) parsePort(text string) error {
 	a, errA := strconv.ParseUint(first, 10, 16)
 	b, errB := strconv.ParseUint(last, 10, 16)
 	if errA != nil || errB != nil || a == 0 || b < a {
-		return fmt.Errorf("%q is neither a port nor a range of ports", printable(text))
+		return fmt.Errorf("%q is neither a port nor a port range", printable(text))
 	}
 	e.ports = Ports{uint16(a), uint16(b)}
 	return nil
@@ -117,11 +117,11 @@ func parseTime(text string) (time.Duration, error) {
 			break
 		}
 		if most := time.Duration(math.MaxInt32) * time.Millisecond; n > uint64(most/unit.is) {
-			return 0, fmt.Errorf("the time %q is too long", printable(text))
+			return 0, fmt.Errorf("time %q is too long", printable(text))
 		}
 		return time.Duration(n) * unit.is, nil
 	}
-	return 0, fmt.Errorf("%q is no time", printable(text))
+	return 0, fmt.Errorf("%q is not a time", printable(text))
 }
 
 // parseCount parses a number within limits.

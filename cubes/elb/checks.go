@@ -2,7 +2,7 @@
 
 package elb
 
-// Health checks. The host makes them itself, from its own addresses, as HAProxy does.
+// Health checks, sent by the host from its own addresses, as HAProxy does.
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func (m *member) checkID() string {
 	return fmt.Sprintf("%s %d %s", m.memberKey.id.VIP, m.memberKey.id.Port, m.at())
 }
 
-// set makes the check of a server what is wanted.
+// set starts, changes or ends the check of a server as wanted.
 func (c *checks) set(m *member, check health.Check) error {
 	if check.Kind == health.None || m.disabled {
 		c.remove(m)
@@ -31,7 +31,7 @@ func (c *checks) set(m *member, check health.Check) error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	if c.balancer.restoring && m.state != "" { // what the earlier daemon found
+	if c.balancer.restoring && m.state != "" { // the earlier daemon's result
 		check.Known, check.Initial = true, health.Down
 		if m.state == up {
 			check.Initial = health.Up
@@ -40,7 +40,7 @@ func (c *checks) set(m *member, check health.Check) error {
 	return c.checker.Set(m.checkID(), check)
 }
 
-// start starts the checker in the namespace of the host, if it does not run.
+// start starts the checker in the host's namespace unless it is running.
 func (c *checks) start() error {
 	if c.checker != nil {
 		return nil
@@ -59,10 +59,10 @@ func (c *checks) start() error {
 	})
 }
 
-// changed has services follow the health of servers.
+// changed updates services to the health of their servers.
 func (c *checks) changed() {
 	if err := c.balancer.refresh(); err != nil {
-		c.balancer.env.Logger().Error("change the servers of services", "error", err)
+		c.balancer.env.Logger().Error("update the servers of services", "error", err)
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *checks) remove(m *member) {
 	}
 }
 
-// state returns what is known of a server; false if it has no check.
+// state returns the health of a server; false if it has no check.
 func (c *checks) state(m *member) (health.State, bool) {
 	if c.checker == nil {
 		return health.State{}, false
@@ -81,7 +81,7 @@ func (c *checks) state(m *member) (health.State, bool) {
 	return c.checker.State(m.checkID())
 }
 
-// close ends all checks. A callback may wait for the turn of the cube, so it is not waited for.
+// close ends all checks. It does not wait for callbacks, which may be waiting for the cube's turn.
 func (c *checks) close() {
 	if c.checker != nil {
 		checker := c.checker

@@ -30,7 +30,7 @@ type Config struct {
 	MaxServers  uint32        `json:"max-servers"`
 }
 
-// HAProxy is what is known of the proxy.
+// HAProxy says where the proxy's configuration and socket are.
 type HAProxy struct {
 	Files       []string `json:"file"`
 	StatsSocket string   `json:"stats-socket"`
@@ -57,10 +57,10 @@ func (p SourcePorts) String() string { return fmt.Sprintf("%d-%d", p.First, p.La
 // has reports whether a port is in the range.
 func (p SourcePorts) has(port uint16) bool { return port >= p.First && port <= p.Last }
 
-// count is the number of ports, of which the largest range has one less than fit in 16 bits.
+// count is the number of ports, which fits in 16 bits even for the largest range.
 func (p SourcePorts) count() uint16 { return p.Last - p.First + 1 }
 
-// Service is a service that is configured.
+// Service is a configured service.
 type Service struct {
 	VIP         netip.Addr       `json:"vip"`
 	VPort       uint16           `json:"vport"`
@@ -101,7 +101,7 @@ func (s *Select) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// source returns the address that servers of a service see, unless they are behind a netdev that does not have that of the service.
+// source returns the address that servers of a service see, unless they are behind a netdev that does not have the service's address.
 func (c *Config) source(vip netip.Addr) netip.Addr {
 	own := c.Source
 	if vip.Is6() {
@@ -113,7 +113,7 @@ func (c *Config) source(vip netip.Addr) netip.Addr {
 	return vip
 }
 
-// check refuses what the model accepts and the program cannot do.
+// check refuses configurations that the model accepts but the program cannot handle.
 func (c *Config) check() error {
 	for _, a := range []netip.Addr{c.Source, c.Source6} {
 		if a.IsValid() && !isHost(a) {
@@ -129,25 +129,25 @@ func (c *Config) check() error {
 		servers += len(w.servers)
 	}
 	if servers > int(c.MaxServers) {
-		return fmt.Errorf("%d servers, and max-servers is %d: %w", servers, c.MaxServers, cube.ErrFull)
+		return fmt.Errorf("%d servers exceed max-servers, which is %d: %w", servers, c.MaxServers, cube.ErrFull)
 	}
 	return nil
 }
 
-// isHost reports whether packets can be from and to an address.
+// isHost reports whether an address can be the source and destination of packets.
 func isHost(a netip.Addr) bool {
 	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() && !a.IsLinkLocalUnicast() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// refuses returns why a service cannot be balanced, nil if it can.
+// refuses returns why a service cannot be load-balanced, nil if it can.
 func (c *Config) refuses(w *wanted) error {
 	source := c.source(w.id.VIP)
 	switch {
 	case !isHost(w.id.VIP):
 		return fmt.Errorf("service %s: not the address of a host", w.name())
 	case source == w.id.VIP && c.SourcePorts.has(w.id.Port):
-		return fmt.Errorf("service %s: its port is one of source-ports %s, and servers see its address", w.name(), c.SourcePorts)
+		return fmt.Errorf("service %s: its port is in source-ports %s, and servers see its address; choose another range", w.name(), c.SourcePorts)
 	}
 	if err := w.feedback.Validate(); err != nil {
 		return fmt.Errorf("service %s: %w", w.name(), err)
@@ -158,9 +158,9 @@ func (c *Config) refuses(w *wanted) error {
 		case !isHost(s.at.Addr()):
 			why = "not the address of a host"
 		case s.at.Addr().Is4() != w.id.VIP.Is4():
-			why = "the service has an address of the other family"
+			why = "its IP version differs from the service's"
 		case s.at.Addr() == w.id.VIP, s.at.Addr() == source:
-			why = "it has the address of the service, or the one that servers see"
+			why = "its address is that of the service, or the source address that servers see"
 		case s.agent.IsUnspecified(), s.agent.IsMulticast(), s.agent.Is4In6():
 			why = "agent-address is not the address of a host"
 		}
@@ -176,36 +176,36 @@ func (c *Config) refuses(w *wanted) error {
 	return nil
 }
 
-// localPorts is where the kernel says which ports it gives to connections.
+// localPorts is the file with the ports that the kernel assigns to connections.
 const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
 
-// checkPorts refuses source ports that the host may give to connections of its own.
+// checkPorts refuses source ports that the host may assign to its own connections.
 func (c *Config) checkPorts() error {
 	text, err := os.ReadFile(localPorts)
 	if err != nil {
-		return fmt.Errorf("read the ports of the host: %w", err)
+		return fmt.Errorf("read the host's local port range: %w", err)
 	}
 	var first, last uint16
 	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
-		return fmt.Errorf("read the ports of the host: %s: %w", localPorts, err)
+		return fmt.Errorf("read the host's local port range: %s: %w", localPorts, err)
 	}
 	if c.SourcePorts.First <= last && first <= c.SourcePorts.Last {
 		return fmt.Errorf("source-ports %s: the host uses ports %d to %d for its own connections (net.ipv4.ip_local_port_range); "+
-			"choose a range apart from these: %w", c.SourcePorts, first, last, cube.ErrInvalid)
+			"choose a range that does not overlap: %w", c.SourcePorts, first, last, cube.ErrInvalid)
 	}
 	return nil
 }
 
-// wanted is a service as it is to be, with the form of both sources.
+// wanted is the desired state of a service, from either source.
 type wanted struct {
 	id    balance.ServiceID
 	how   Select
 	check health.Check // the address and the port of its target may be missing: checkOf adds those of the server
-	// feedback is how weights follow the load; nil: they do not.
+	// feedback says how weights follow the load; nil: they do not.
 	feedback *feedback.Config
 	idle     uint32 // timeout of established sessions, in seconds
 	servers  []wantedServer
-	// frontend and backend are the names in HAProxy; empty: it is configured here.
+	// frontend and backend are the names in HAProxy; empty for a service configured here.
 	frontend, backend string
 }
 
@@ -216,8 +216,8 @@ type wantedServer struct {
 	weight   uint32
 	disabled bool
 	draining bool
-	why      string     // it gets no new sessions, if it is up
-	agent    netip.Addr // if it is not that of the server
+	why      string     // why it gets no new sessions although it is up
+	agent    netip.Addr // if it differs from the server's address
 }
 
 // checkOf returns the check of a server.

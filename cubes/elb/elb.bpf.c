@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 //go:build ignore
 
-/* A fast path for TCP services that a proxy of the host has: new connections get a server, their segments are translated at
- * both ends, and leave by the netdev that leads to the other end. Everything else passes to the stack, where the proxy has the
- * connections that it had. */
+/* A fast path for TCP services of a proxy on the host: new connections are assigned a server, source and destination of their
+ * segments are translated, and they leave by the netdev that leads to the other end. Everything else passes to the stack, where
+ * the proxy keeps its existing connections. */
 #include "elb.h"
 #include "error.h"
 #include "open.h"
 
-/* Returns 1 if a frame is for the host, and stores where it comes from in the work area. It is not inlined: the compiler would keep
- * a pointer into the context, which the verifier refuses. */
+/* Returns 1 if a frame is addressed to the host, and stores where it comes from in the work area. Not inlined: the compiler would keep
+ * a pointer into the context, which the verifier rejects. */
 PCN_GLOBAL int elb_is_for_host(struct CTXTYPE *ctx)
 {
 	struct elb_work *w = elb_work();

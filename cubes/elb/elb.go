@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elb is a fast path for the TCP services of a proxy on this host, HAProxy: it reads HAProxy's configuration, takes over
-// the frontends that need nothing but TCP, and gives them back when that changes. The program opens sessions and translates
-// their packets by itself; the control plane decides which servers services have, resolves them, and removes sessions that
-// have expired.
+// Package elb is a fast path for the TCP services of HAProxy on this host: it reads HAProxy's configuration, takes over
+// the frontends that need nothing but TCP, and gives them back when that changes. The eBPF program opens sessions and translates
+// their packets on its own; the control plane selects the servers of services, resolves their next hops, and removes expired
+// sessions.
 package elb
 
 import (
@@ -39,7 +39,7 @@ func init() {
 }
 
 const (
-	// tick is how often due work is done.
+	// tick is how often the cube looks for due work.
 	tick = 100 * time.Millisecond
 	// maxServices is ELB_SERVICES.
 	maxServices = 4096
@@ -78,19 +78,19 @@ type balancer struct {
 	// parent is where the cube is attached, once attached says that this is known: a daemon that has just started restores cubes first.
 	parent   cube.Parent
 	attached bool
-	// to is where the outputs lead, as it was reported last.
+	// to is where the outputs lead, as last reported.
 	to      map[uint8]cube.Peer
 	proxy   proxy
 	running running
 	// placed are the services in effect, members their servers and those that have sessions left.
 	placed  map[balance.ServiceID]*placed
 	members map[memberKey]*member
-	// orphans are servers of an earlier daemon that no service has any more.
+	// orphans are servers of an earlier daemon that no service uses any more.
 	orphans map[balance.Key]bool
 	checks  checks
 	loads   loads
 	sweep   *sweeper
-	// resolved is when the next hops of servers were looked up last.
+	// resolved is when the servers' next hops were last looked up.
 	resolved  time.Duration
 	restoring bool // services of an earlier daemon are adopted
 }
@@ -122,7 +122,7 @@ func (b *balancer) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Pla
 	return plan, nil
 }
 
-// begin adopts the maps of a cube that was created or restored. drop removes what is not used any more after that.
+// begin adopts the maps of a cube that was created or restored. drop then removes entries that are no longer used.
 func (b *balancer) begin(conf *Config) (drop func() error, err error) {
 	origin, err := b.maps.serverCounts.Origin()
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *balancer) begin(conf *Config) (drop func() error, err error) {
 	if err := b.visit(conf.checkPorts); err != nil && origin == origins.Created {
 		return nil, err
 	} else if err != nil { // the host has changed since the cube was created
-		b.env.Logger().Warn("sessions may meet connections of the host", "error", err)
+		b.env.Logger().Warn("sessions may collide with the host's own connections", "error", err)
 	}
 	if b.sessions, err = conns.Open(b.env, session.Room(conf.MaxSessions)); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (b *balancer) begin(conf *Config) (drop func() error, err error) {
 	}, nil
 }
 
-// configure takes a configuration over. The returned function undoes it; after an error, it is undone.
+// configure adopts a configuration. The returned function undoes it; on error, it is already undone.
 func (b *balancer) configure(to *Config) (func() error, error) {
 	was, proxy, running := b.conf, b.proxy, b.running
 	running.asks = false // an answer that is due may have been dropped
@@ -171,19 +171,19 @@ func (b *balancer) configure(to *Config) (func() error, error) {
 	return undo, nil
 }
 
-// parentChanged takes over where the cube is attached.
+// parentChanged updates where the cube is attached.
 func (b *balancer) parentChanged(p cube.Parent) {
 	b.parent, b.attached = p, true
-	b.follow("the netdev of the cube")
+	b.follow("the cube's netdev")
 }
 
-// outputChanged takes over where an output leads.
+// outputChanged updates where an output leads.
 func (b *balancer) outputChanged(number uint8, to cube.Peer) {
 	b.to[number] = to
 	b.follow("an output")
 }
 
-// follow takes over what has changed around the cube.
+// follow adapts to a change around the cube.
 func (b *balancer) follow(what string) {
 	if b.sessions == nil {
 		return
@@ -216,13 +216,13 @@ func (b *balancer) tick() {
 	}
 }
 
-// applyOrGiveBack makes everything what is wanted now. If that fails, HAProxy gets all, until there is room for instance.
+// applyOrGiveBack applies the desired state. If that fails, for example because a table is full, all frontends go back to HAProxy.
 func (b *balancer) applyOrGiveBack() {
 	err := b.apply()
 	if err == nil {
 		return
 	}
-	b.env.Logger().Error("take over frontends of HAProxy", "error", err)
+	b.env.Logger().Error("take over HAProxy frontends", "error", err)
 	b.proxy = proxy{looked: b.proxy.looked, err: err}
 	if err := b.apply(); err != nil {
 		b.env.Logger().Error("give frontends back to HAProxy", "error", err)

@@ -3,8 +3,8 @@
 #ifndef ELB_H
 #define ELB_H
 
-/* The cube's own table of sessions. Both directions are in one zone: a packet to a service never has the ends of one from a
- * server, as the ports of sources are no ports of services. */
+/* The cube's own session table. Both directions are in one zone: the 5-tuples of packets to a service and from a server never
+ * collide, as source ports are never ports of services. */
 #define PCN_CONNTRACK_OWN 1
 
 #include <pcn/cube.h>
@@ -18,22 +18,22 @@ enum elb_reason {
 };
 PCN_REASONS(elb_reason);
 
-/* The names of those from ELB_NO_SERVER on are leaves of the container `sessions`: why the stack got a SYN of a service. */
+/* From ELB_NO_SERVER on, the names are leaves of the container `sessions`: why a SYN for a service passed to the stack. */
 enum elb_counter {
 	ELB_OPENED,
 	ELB_ERRORS,    /* ICMP errors, translated */
 	ELB_NO_SERVER, /* the service has no server that is up */
-	ELB_CONNECTED, /* the host has the connection, such as one that HAProxy has accepted */
+	ELB_CONNECTED, /* the host already has the connection, such as one that HAProxy accepted */
 	ELB_NO_PORT,   /* no source port is free towards the server */
-	ELB_UNDECIDED, /* a cube in front leaves the decision to rules of the host, such as a firewall */
-	ELB_NO_OUTPUT, /* at XDP, one of two netdevs is no output of the cube */
+	ELB_UNDECIDED, /* a preceding cube, such as a firewall, leaves the decision to the host's rules */
+	ELB_NO_OUTPUT, /* at XDP, one of the two netdevs is not an output of the cube */
 	ELB_MTU,       /* two netdevs have different MTUs */
 	ELB_FULL,      /* there is no room for another session */
 	ELB_COUNTERS,
 };
 PCN_COUNTERS(counters, elb_counter, ELB_COUNTERS);
 
-/* What holds for the cube as a whole. */
+/* Cube-wide settings. */
 struct elb_settings {
 	__u16 first; /* of the source ports */
 	__u16 ports; /* how many there are */
@@ -49,7 +49,7 @@ struct elb_netdev {
 };
 PCN_MAP_FLAGS(netdevs, BPF_MAP_TYPE_HASH, __u32, struct elb_netdev, 8192, BPF_F_NO_PREALLOC);
 
-/* No output of a cube has this number. */
+/* Not a valid output number. */
 #define ELB_NO_WAY 16
 
 /* Services by number; the first is not used. */
@@ -79,7 +79,7 @@ struct elb_server {
 };
 PCN_MAP_FLAGS(servers, BPF_MAP_TYPE_ARRAY, __u32, struct elb_server, 64, BPF_F_MMAPABLE);
 
-/* What a server has had. */
+/* Counters of a server. */
 struct elb_counts {
 	struct pcn_count to;
 	struct pcn_count from;
@@ -91,7 +91,7 @@ PCN_MAP(server_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct elb_counts, 64);
 #define ELB_MAC 0
 #define ELB_NETDEV 1
 
-/* A packet, and the session that is opened for it: too large for the stack. */
+/* A packet, and the session being opened for it: too large for the BPF stack. */
 struct elb_work {
 	struct pcn_flow flow;
 	struct pcn_flow inner; /* the packet in an ICMP error */

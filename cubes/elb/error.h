@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* ICMP errors for packets of sessions, such as that a packet is too large: they go to the server or client that has sent
- * the packet, with that packet inside as it was sent. */
+/* ICMP errors for packets of sessions, such as packet too big: they go to the server or client that sent the packet, quoting
+ * that packet as it was sent. */
 #ifndef ELB_ERROR_H
 #define ELB_ERROR_H
 
@@ -15,7 +15,7 @@ PCN_INLINE int elb_is_error(const struct pcn_flow *flow)
 					 : pcn_icmp_is_error(flow->icmp_type);
 }
 
-/* The session of the packet in an ICMP error, as the entry for packets in the direction of the error. */
+/* Finds the session of the packet quoted in an ICMP error: the entry for packets in the direction of the error. */
 PCN_INLINE struct pcn_session *elb_of_error(struct CTXTYPE *ctx, struct elb_work *w)
 {
 	struct pcn_session_key *key = &w->key;
@@ -50,7 +50,7 @@ PCN_INLINE __u32 elb_rewrite_inner(struct CTXTYPE *ctx, const struct pcn_flow *i
 	return e->port_delta + pcn_csum_inner(check, (__u32)e->address_delta + e->port_delta, 0);
 }
 
-/* Translates an ICMP error for its session. Its source, the router that has sent it, becomes the end that the receiver
+/* Translates an ICMP error for its session. Its source, the router that sent it, is replaced by the end that the receiver
  * knows. -1 if its headers cannot be written. */
 PCN_INLINE int elb_rewrite_error(struct CTXTYPE *ctx, struct elb_work *w,
 				 const struct pcn_session *e, const int v6)
@@ -77,7 +77,7 @@ PCN_INLINE int elb_rewrite_error(struct CTXTYPE *ctx, struct elb_work *w,
 	return 0;
 }
 
-/* The same for either family. A function of its own, since the other needs the stack for reading the packet inside. */
+/* The same for either IP version. A separate function, since its caller needs the BPF stack to read the quoted packet. */
 PCN_GLOBAL int elb_translate_error(struct CTXTYPE *ctx, const struct pcn_session *e PCN_NONNULL)
 {
 	struct elb_work *w = elb_work();
@@ -89,7 +89,7 @@ PCN_GLOBAL int elb_translate_error(struct CTXTYPE *ctx, const struct pcn_session
 	return elb_rewrite_error(ctx, w, e, 0);
 }
 
-/* An ICMP error. That for a packet of no session is for the stack. */
+/* Handles an ICMP error. One for a packet of no session passes to the stack. */
 PCN_GLOBAL int elb_error(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	struct elb_work *w = elb_work();

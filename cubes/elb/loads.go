@@ -133,7 +133,7 @@ func (l *loads) announce(k memberKey, c *feedback.Change) {
 	service := netip.AddrPortFrom(k.id.VIP, k.id.Port)
 	what := fmt.Sprintf("the agent of server %s (of %s) answers again", k.at, service)
 	if c.State == feedback.Unreachable {
-		what = fmt.Sprintf("the agent of server %s (of %s) is unreachable, and the server has its configured weight: %s", k.at, service, c.Error)
+		what = fmt.Sprintf("the agent of server %s (of %s) is unreachable; the server has its configured weight: %s", k.at, service, c.Error)
 	}
 	author.Announce(l.balancer.env, "feedback", what)
 }

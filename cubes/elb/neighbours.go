@@ -33,7 +33,7 @@ type neighbours struct {
 }
 
 // notOnNetdev is why a cube elsewhere reaches no server.
-const notOnNetdev = "the cube is not on a netdev"
+const notOnNetdev = "the cube is not attached to a netdev"
 
 // usable are the states in which the kernel sends packets to a neighbour.
 const usable = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE
@@ -87,9 +87,9 @@ func (n *neighbours) find(to, vip netip.Addr) hop {
 	}
 	if _, ok := n.on.entries[uint32(r.LinkIndex)]; !ok || r.Type != unix.RTN_UNICAST {
 		if n.on.host {
-			return hop{why: "the route of the host does not lead to a netdev with Ethernet"}
+			return hop{why: "the host's route does not lead to an Ethernet netdev"}
 		}
-		return hop{why: fmt.Sprintf("the route of the host does not lead to %s, where the cube is: attach it to `host` for more netdevs", n.on.name)}
+		return hop{why: fmt.Sprintf("the host's route does not lead to %s, where the cube is attached: attach it to `host` to cover all netdevs", n.on.name)}
 	}
 	next := to
 	if gateway, ok := netip.AddrFromSlice(r.Gw); ok {
@@ -101,7 +101,7 @@ func (n *neighbours) find(to, vip netip.Addr) hop {
 		ask(r.LinkIndex, next)
 	}
 	if !ok {
-		return hop{why: fmt.Sprintf("the MAC address of %s is not known", next)}
+		return hop{why: fmt.Sprintf("the MAC address of %s is unresolved", next)}
 	}
 	return hop{mac: wordOf(one.HardwareAddr), netdev: uint32(r.LinkIndex), source: from}
 }
@@ -112,7 +112,7 @@ func (n *neighbours) route(to, vip netip.Addr) (*netlink.Route, netip.Addr, stri
 	if n.on.host && from == vip { // unless the netdev has it, the one that the host uses
 		routes, err := netlink.RouteGet(to.AsSlice())
 		if err != nil || len(routes) != 1 {
-			return nil, from, fmt.Sprintf("there is no route: %v", err)
+			return nil, from, fmt.Sprintf("no route: %v", err)
 		}
 		if source, ok := netip.AddrFromSlice(routes[0].Src); ok && !n.on.own[ownAddress{routes[0].LinkIndex, vip}] {
 			return &routes[0], source.Unmap(), ""
@@ -120,7 +120,7 @@ func (n *neighbours) route(to, vip netip.Addr) (*netlink.Route, netip.Addr, stri
 	}
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice()})
 	if err != nil || len(routes) != 1 {
-		return nil, from, fmt.Sprintf("there is no route from %s, which must be an address of the host: %v", from, err)
+		return nil, from, fmt.Sprintf("no route from %s, which must be an address of the host: %v", from, err)
 	}
 	return &routes[0], from, ""
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* New sessions: a SYN for a service opens one, unless the host has that connection. The entry for the server's packets is
- * opened first: the table lets only one CPU insert a key, so no two sessions of a server have the same source. */
+ * inserted first: the table lets only one CPU insert a key, so no two sessions of a server have the same source. */
 #ifndef ELB_OPEN_H
 #define ELB_OPEN_H
 
@@ -13,7 +13,7 @@
 /* How many source ports are tried towards a server. */
 #define ELB_PORTS 32
 
-/* The bits of the header of TCP that tell a SYN: FIN, SYN, RST and ACK, of which it has the second. */
+/* The bits of the TCP header that identify a SYN: of FIN, SYN, RST and ACK, only SYN is set. */
 #define ELB_OPENING 0x17
 #define ELB_SYN 0x02
 
@@ -57,7 +57,7 @@ PCN_GLOBAL int elb_choose(void)
 									   PCN_BALANCE_WITH_PORTS));
 }
 
-/* Whether packets can go from the netdev of the packet in the work area to that of its server, and back. If not, it counts why. */
+/* Whether packets can be forwarded between the ingress netdev of the packet in the work area and that of its server. If not, counts why. */
 PCN_GLOBAL int elb_is_connected(void)
 {
 	struct elb_work *w = elb_work();
@@ -80,7 +80,7 @@ PCN_GLOBAL int elb_is_connected(void)
 	return 1;
 }
 
-/* Sets the ends that the client's packets get, but for the source port. Returns 0, or ELB_TO_STACK. */
+/* Sets the translated addresses and ports of the client's packets, except for the source port. Returns 0, or ELB_TO_STACK. */
 PCN_GLOBAL int elb_aim(__u32 number)
 {
 	struct elb_work *w = elb_work();
@@ -123,7 +123,7 @@ PCN_GLOBAL int elb_try(__u32 port)
 		return ELB_TO_STACK;
 	w->new.source_port = bpf_htons(port);
 	pcn_session_mirror(&w->new, &w->reply, 0);
-	/* An entry that loses against another one is free after a sweep only: a flood would fill the table with those. */
+	/* An entry that loses against another one is only freed by a sweep: a flood would fill the table with such entries. */
 	if (pcn_session_find(&w->reply.key))
 		return 1;
 	int number = pcn_conntrack_open((const void *)&w->reply);
@@ -163,7 +163,7 @@ PCN_GLOBAL int elb_complete(void)
 	if (number > 0 && !(number & PCN_CONNTRACK_THERE))
 		return 0;
 	struct pcn_session *e = pcn_session_find(&w->reply.key);
-	if (e) /* it is this CPU's: no other one could claim the port */
+	if (e) /* it is this CPU's: no other CPU could claim the port */
 		pcn_conntrack_end((void *)e);
 	if (number > 0)
 		return ELB_THERE;
@@ -171,8 +171,8 @@ PCN_GLOBAL int elb_complete(void)
 	return ELB_TO_STACK;
 }
 
-/* Whether the host has the connection of the packet in the work area: accepted, being opened, or just ended. Its segments are
- * for the stack, which may also reuse it. */
+/* Whether the host has the connection of the packet in the work area: accepted, being opened, or just ended. Its segments
+ * pass to the stack, which may also reuse it. */
 PCN_INLINE int elb_host_has(struct CTXTYPE *ctx, struct elb_work *w)
 {
 	struct bpf_sock_tuple *t = &w->tuple;
@@ -213,8 +213,8 @@ PCN_INLINE int elb_is_for_service(struct elb_work *w)
 	return 1;
 }
 
-/* A segment without a session: a SYN for a service opens one; anything else is for the stack. Its steps are not nested,
- * since each needs much of the stack. */
+/* A segment without a session: a SYN for a service opens one; anything else passes to the stack. The steps are not nested,
+ * since each needs much of the BPF stack. */
 PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w)
 {
 	if ((w->flow.tcp_flags & ELB_OPENING) != ELB_SYN || !elb_is_for_service(w) ||

@@ -106,13 +106,13 @@ func readFile(name string, limit int64) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s: the files are longer than %d bytes", name, mostBytes)
+		err = fmt.Errorf("%s: the files are larger than %d bytes together", name, mostBytes)
 	}
 	return text, err
 }
 
 // errForeign is for files of something else: errors must not quote them, since whoever may configure a cube could read any file.
-var errForeign = errors.New("not the configuration of HAProxy, which begins with a section")
+var errForeign = errors.New("not an HAProxy configuration, which begins with a section")
 
 // analyse finds the frontends.
 func analyse(files []haproxy.File) ([]*frontend, error) {
@@ -140,7 +140,7 @@ func analyse(files []haproxy.File) ([]*frontend, error) {
 func (f *frontend) take(r *running) {
 	how, ok := map[string]Select{"ROUND_ROBIN": roundRobin, "LEAST_CONNECTIONS": leastConnections, "MAGLEV": maglev}[f.Balance]
 	if !ok {
-		f.prevent("balance: %s is not known here", f.Balance)
+		f.prevent("balance: %s is not supported", f.Balance)
 	}
 	check, err := f.healthCheck()
 	if err != nil {
@@ -153,7 +153,7 @@ func (f *frontend) take(r *running) {
 	for i := range f.Services {
 		s := &f.Services[i]
 		if ports := int(s.Ports.Last) - int(s.Ports.First) + 1; ports > mostPorts {
-			f.prevent("%s has %d ports, and %d are possible", s.VIP, ports, mostPorts)
+			f.prevent("%s has %d ports: at most %d are supported", s.VIP, ports, mostPorts)
 			continue
 		}
 		for port := int(s.Ports.First); port <= int(s.Ports.Last); port++ {
@@ -176,7 +176,7 @@ func (f *frontend) take(r *running) {
 func (f *frontend) healthCheck() (health.Check, error) {
 	kind, ok := map[string]health.Kind{"NONE": health.None, "TCP": health.TCP, "HTTP": health.HTTP}[f.Check.Type]
 	if !ok {
-		return health.Check{}, fmt.Errorf("check: %s is not known here", f.Check.Type)
+		return health.Check{}, fmt.Errorf("check: %s is not supported", f.Check.Type)
 	}
 	if kind == health.None {
 		return health.Check{}, nil
@@ -215,16 +215,16 @@ func (p *proxy) choose(conf *Config, r *running, all map[balance.ServiceID]*want
 			servers += len(w.servers)
 			services++
 			if all[w.id] != nil {
-				f.prevent("the service %s is configured here", w.name())
+				f.prevent("service %s is configured in the cube", w.name())
 			} else if err := conf.refuses(w); err != nil {
 				f.prevent("%s", err)
 			}
 			if len(w.servers) > balance.MaxMembers {
-				f.prevent("%d servers, and %d are possible", len(w.servers), balance.MaxMembers)
+				f.prevent("%d servers: at most %d are supported", len(w.servers), balance.MaxMembers)
 			}
 		}
 		if servers > int(conf.MaxServers) {
-			f.prevent("max-servers is %d", conf.MaxServers)
+			f.prevent("too many servers: max-servers is %d", conf.MaxServers)
 		}
 		if services > mostServices {
 			f.prevent("frontends have more than %d addresses and ports", mostServices)

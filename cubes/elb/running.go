@@ -13,20 +13,20 @@ import (
 	"github.com/polycube/polycube/haproxy"
 )
 
-// runningEvery is how often HAProxy is asked.
+// runningEvery is how often HAProxy is queried.
 const runningEvery = time.Second
 
-// running is what the HAProxy at a socket has answered last.
+// running is the last answer of the HAProxy at a socket.
 type running struct {
 	socket string
 	is     map[haproxy.ServerName]haproxy.Running
 	err    error
 	asked  time.Time
-	// asks says that it is being asked.
+	// asks says that a query is in progress.
 	asks bool
 }
 
-// use has another socket asked at once: services must not have a server in maintenance for the first second.
+// use queries a new socket at once: services must not use a server in maintenance for the first second.
 func (r *running) use(socket string) {
 	if r.socket == socket {
 		return
@@ -38,7 +38,7 @@ func (r *running) use(socket string) {
 	}
 }
 
-// take takes an answer, and reports whether it says something else.
+// take stores an answer, and reports whether it differs from the last one.
 func (r *running) take(is map[haproxy.ServerName]haproxy.Running, err error) (changed bool) {
 	if r.err = err; err != nil || maps.Equal(r.is, is) {
 		return false
@@ -47,7 +47,7 @@ func (r *running) take(is map[haproxy.ServerName]haproxy.Running, err error) (ch
 	return true
 }
 
-// ask asks HAProxy if that is due. It may hang, so the cube does not wait for it.
+// ask queries HAProxy if that is due. The cube does not wait for the answer, as HAProxy may hang.
 func (b *balancer) ask() {
 	r := &b.running
 	if r.socket == "" || r.asks || time.Since(r.asked) < runningEvery {
@@ -61,7 +61,7 @@ func (b *balancer) ask() {
 	}()
 }
 
-// answered takes the answer of HAProxy at a socket.
+// answered handles the answer of the HAProxy at a socket.
 func (b *balancer) answered(socket string, is map[haproxy.ServerName]haproxy.Running, err error) {
 	r := &b.running
 	if r.socket != socket { // another one by now, which has been asked
@@ -69,28 +69,28 @@ func (b *balancer) answered(socket string, is map[haproxy.ServerName]haproxy.Run
 	}
 	r.asks = false
 	if err != nil && r.err == nil {
-		b.env.Logger().Warn("HAProxy does not answer, and its last answer holds", "error", err)
+		b.env.Logger().Warn("HAProxy does not answer: its last answer still applies", "error", err)
 	}
 	if r.take(is, err) {
 		b.applyOrGiveBack()
 	}
 }
 
-// adjust makes a server of a frontend what the running HAProxy says. If an agent reports the weight, the cube asks it, too.
+// adjust applies the running HAProxy's state to a server of a frontend. If an agent reports the weight, the cube queries the agent itself.
 func (r *running) adjust(s *wantedServer, backend string, agents bool) {
 	is, ok := r.is[haproxy.ServerName{Backend: backend, Server: s.name}]
 	if !ok { // not in the running configuration, or it has never answered
 		return
 	}
 	if s.disabled = is.Maintenance; s.disabled {
-		s.why = "it is in maintenance in HAProxy"
+		s.why = "in maintenance in HAProxy"
 	}
 	if s.draining = is.Draining; s.draining {
-		s.why = "it drains in HAProxy"
+		s.why = "draining in HAProxy"
 	}
 	if weight := uint32(is.Weight); !agents && weight != s.weight {
 		if s.weight = weight; weight == 0 {
-			s.why = "its weight was set to 0 in HAProxy"
+			s.why = "weight set to 0 in HAProxy"
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestWhatIsSetOverHAProxysSocketIsFollowed(t *testing.T) {
 		open = s.dial("10.0.0.1:80")
 	}
 
-	const maintenance = "it is in maintenance in HAProxy"
+	const maintenance = "in maintenance in HAProxy"
 	s.tell("set server app/s1 state maint")
 	s.shows(v4.server, "DISABLED", 1, maintenance)
 	if n := s.shares(v4.server, 4); n != 0 {
@@ -101,13 +101,13 @@ func TestWhatIsSetOverHAProxysSocketIsFollowed(t *testing.T) {
 	s.run() // HAProxy has forgotten it
 	s.shows(v4.server, "UP", 1, "")
 	s.tell("set server app/s1 state drain")
-	s.shows(v4.server, "DRAINING", 1, "it drains in HAProxy")
+	s.shows(v4.server, "DRAINING", 1, "draining in HAProxy")
 	if n := s.shares(v4.server, 4); n != 0 {
 		t.Errorf("a server that drains got %d sessions", n)
 	}
 	s.tell("set server app/s1 state ready")
 	s.tell("set server app/s1 weight 0")
-	s.shows(v4.server, "UP", 0, "its weight was set to 0 in HAProxy")
+	s.shows(v4.server, "UP", 0, "weight set to 0 in HAProxy")
 	if n := s.shares(v4.server, 4); n != 0 {
 		t.Errorf("a server with weight 0 got %d sessions", n)
 	}

@@ -2,8 +2,8 @@
 
 package elb
 
-// Makes the maps what the configuration and the frontends of HAProxy ask for. A server that is removed keeps its number and its
-// entry as long as it has sessions: these go on.
+// Brings the maps in line with the configuration and HAProxy's frontends. A removed server keeps its number and its
+// entry as long as it has sessions, so that these continue.
 
 import (
 	"encoding/binary"
@@ -32,7 +32,7 @@ type memberKey struct {
 	at netip.AddrPort
 }
 
-// member is a server of a service, also of one that is gone as long as it has sessions.
+// member is a server of a service, including removed servers that still have sessions.
 type member struct {
 	memberKey
 	wantedServer
@@ -58,7 +58,7 @@ const (
 	ending     state = "ENDING"
 )
 
-// apply makes everything what is wanted now.
+// apply applies the desired state.
 func (b *balancer) apply() error {
 	if err := b.writeSettings(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (b *balancer) apply() error {
 	return b.resolve()
 }
 
-// writeSettings writes what holds for the cube as a whole.
+// writeSettings writes the cube-wide settings.
 func (b *balancer) writeSettings() error {
 	settings, err := b.maps.settings.Values()
 	if err != nil {
@@ -107,7 +107,7 @@ func wordOf(mac []byte) uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// place makes a service what is wanted, but for the servers of new sessions, which resolve chooses.
+// place creates or updates a service, except for the servers of new sessions, which resolve chooses.
 func (b *balancer) place(w *wanted) error {
 	p := b.placed[w.id]
 	if p == nil {
@@ -144,7 +144,7 @@ func (b *balancer) place(w *wanted) error {
 	return nil
 }
 
-// enter gives a server of a service a number.
+// enter assigns a number to a server of a service.
 func (b *balancer) enter(p *placed, s wantedServer) error {
 	k := memberKey{p.id, s.at}
 	m := b.members[k]
@@ -167,7 +167,7 @@ func (b *balancer) enter(p *placed, s wantedServer) error {
 	return b.checks.set(m, p.checkOf(s.at))
 }
 
-// describe writes the entry of a server that has just got its number, or adopts the one that an earlier daemon wrote.
+// describe writes the entry of a server that was just assigned its number, or adopts an earlier daemon's entry.
 func (b *balancer) describe(m *member, isNew bool) error {
 	entries, err := b.maps.servers.Values()
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *balancer) describe(m *member, isNew bool) error {
 // at is the address of the server.
 func (m *member) at() netip.AddrPort { return m.memberKey.at }
 
-// displace removes a service. Its sessions go on.
+// displace removes a service. Its sessions continue.
 func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 	if err := b.services.Remove(id); err != nil {
 		return err
@@ -203,14 +203,14 @@ func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 	return nil
 }
 
-// leave ends the use of a server for new sessions. Its number is free after a sweep that finds no session of it.
+// leave stops using a server for new sessions. Its number is freed after a sweep that finds no session of it.
 func (b *balancer) leave(m *member) {
 	m.gone = true
 	b.checks.remove(m)
 	b.sweep.Hasten()
 }
 
-// adoptOrphans notes the servers of an earlier daemon that no service has: their sessions go on, too.
+// adoptOrphans notes the servers of an earlier daemon that no service has: their sessions continue, too.
 func (b *balancer) adoptOrphans() {
 	used := map[balance.Key]bool{}
 	for _, m := range b.members {
@@ -223,7 +223,7 @@ func (b *balancer) adoptOrphans() {
 	}
 }
 
-// refresh makes services have the servers that are up.
+// refresh updates services to the servers that are up.
 func (b *balancer) refresh() error {
 	entries, err := b.maps.servers.Values()
 	if err != nil {
@@ -249,7 +249,7 @@ func (b *balancer) refresh() error {
 	return nil
 }
 
-// fill makes the table of a service that of its servers which are up.
+// fill writes the table of a service from those of its servers that are up.
 func (b *balancer) fill(p *placed, entries []serverEntry) error {
 	var members []balance.Member
 	for at, m := range p.members {
@@ -288,12 +288,12 @@ func (b *balancer) stateOf(m *member) (state, string) {
 	return up, m.why
 }
 
-// resolve looks up the next hops of all servers, and has services follow.
+// resolve looks up the next hops of all servers, and updates services.
 func (b *balancer) resolve() error {
 	b.resolved = balance.Now()
 	if !b.attached {
 		for _, m := range b.members {
-			if m.hop.mac == 0 { // else an earlier daemon has found it
+			if m.hop.mac == 0 { // otherwise an earlier daemon resolved it
 				m.hop.why = notOnNetdev
 			}
 		}
@@ -317,7 +317,7 @@ func (b *balancer) resolve() error {
 }
 
 const (
-	// resolvePeriod is how often next hops are looked up, soon how often if a server has none yet.
+	// resolvePeriod is how often next hops are looked up; soon applies while a server has none yet.
 	resolvePeriod = time.Second
 	soon          = 100 * time.Millisecond
 )

@@ -17,7 +17,7 @@ PCN_INLINE void elb_key(struct pcn_session_key *key, const struct pcn_flow *flow
 	key->ipv6 = !!(flow->has & PCN_FLOW_IPV6);
 }
 
-/* The connection changes its state, or its client the next hop: in both entries. Returns 0. */
+/* Updates both entries when the connection changes state, or its client the next hop. Returns 0. */
 PCN_GLOBAL int elb_advance(struct pcn_session *e PCN_NONNULL, __u32 tcp_flags)
 {
 	struct elb_work *w = elb_work();
@@ -45,7 +45,7 @@ PCN_GLOBAL int elb_advance(struct pcn_session *e PCN_NONNULL, __u32 tcp_flags)
 	return 0;
 }
 
-/* Counts a packet of a session, and follows its connection. */
+/* Counts a packet of a session, and tracks its connection. */
 PCN_INLINE void elb_account(const struct pcn_md *md, const struct elb_work *w,
 			    struct pcn_session *e)
 {
@@ -72,7 +72,7 @@ PCN_INLINE void elb_account(const struct pcn_md *md, const struct elb_work *w,
 #define ELB_CHECK 16
 #define ELB_TCP 20
 
-/* Gives a segment the ends that its session says. -1 if its headers cannot be written. */
+/* Rewrites addresses and ports of a segment for its session. -1 if its headers cannot be written. */
 PCN_INLINE int elb_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 			   const struct pcn_session *e, const int v6)
 {
@@ -90,7 +90,7 @@ PCN_INLINE int elb_rewrite(struct CTXTYPE *ctx, const struct pcn_flow *flow,
 	return 0;
 }
 
-/* Whether the TTL or hop limit of a packet lets it be forwarded. */
+/* Whether a packet's TTL or hop limit allows forwarding it. */
 PCN_INLINE int elb_has_ttl(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 {
 	const __u8 *ttl = pcn_header(ctx, flow->l3 + (flow->has & PCN_FLOW_IPV6 ? 7 : 8), 1);
@@ -98,7 +98,7 @@ PCN_INLINE int elb_has_ttl(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 	return ttl && *ttl > 1;
 }
 
-/* Sends a packet that has new ends to the server, or to the client, of a session. */
+/* Sends a translated packet to the server or client of a session. */
 PCN_INLINE int elb_send(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_work *w,
 			const struct pcn_session *e)
 {

@@ -2,7 +2,7 @@
 
 package elb
 
-// Sessions in the table of connections, and what a sweep of them decides: which numbers of servers are free again.
+// Sessions in the connection table, and what a sweep over them decides: which server numbers can be freed.
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type sweeper struct {
 	session.Sweeper
 	balancer *balancer
 	idle     map[uint32]time.Duration // of established sessions, by the number of the server
-	// leaving are servers that were removed before the sweep began, and orphans those that were so in an earlier daemon.
+	// leaving are servers removed before the sweep began, and orphans those removed in an earlier daemon.
 	leaving []*member
 	orphans []balance.Key
 }

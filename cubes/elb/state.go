@@ -2,7 +2,7 @@
 
 package elb
 
-// State: sessions, what became of HAProxy's frontends, and all servers with what has passed here and there.
+// State: sessions, whether HAProxy's frontends are taken over, and all servers with their traffic here and through HAProxy.
 
 import (
 	"cmp"
@@ -147,7 +147,7 @@ func (b *balancer) sessionsView() (*sessionsView, error) {
 	return is, nil
 }
 
-// report returns the lines that matter to a takeover.
+// report returns the lines that affect a takeover.
 func (p *proxy) report() (out []lineView) {
 	for _, f := range p.frontends {
 		n := 0
