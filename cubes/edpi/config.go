@@ -149,7 +149,7 @@ func (p *Policy) compile() (is policy, err error) {
 		return policy{}, fmt.Errorf("policy %s %s: %s: %w", kinds[p.Kind], p.Name, text, cube.ErrInvalid)
 	}
 	if p.Kind == Elephant && !strings.EqualFold(p.Name, "any") {
-		return wrong("the name of the policy of elephants is any")
+		return wrong("the name of the ELEPHANT policy must be any")
 	}
 	switch p.Action {
 	case Pass, Drop:
@@ -215,7 +215,7 @@ func (c *Config) check(typ cube.Type) (map[classKey]policy, error) {
 			return nil, err
 		}
 		if _, twice := all[p.key()]; twice {
-			return nil, fmt.Errorf("policy %s %s: there is one with this name, which is the same in upper and lower case: %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
+			return nil, fmt.Errorf("policy %s %s: the name is already used (names are case-insensitive): %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
 		}
 		all[p.key()] = is
 	}

@@ -127,7 +127,7 @@ func (n *edpi) follow() error {
 		err = n.accept(c.Names)
 	}
 	if err != nil {
-		return fmt.Errorf("names of protocols: %w", err)
+		return fmt.Errorf("read the protocol names: %w", err)
 	}
 	n.knows = c.Names
 	return nil

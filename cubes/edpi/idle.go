@@ -37,7 +37,7 @@ func (c *Config) checkIdle() error {
 	seen := map[classKey]bool{}
 	for _, p := range c.idleClasses() {
 		if seen[p.key()] {
-			return fmt.Errorf("idle-timeout %s %s: there is one with this name, which is the same in upper and lower case: %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
+			return fmt.Errorf("idle-timeout %s %s: the name is already used (names are case-insensitive): %w", kinds[p.Kind], p.Name, cube.ErrInvalid)
 		}
 		seen[p.key()] = true
 	}

@@ -70,8 +70,8 @@ func TestWrongIdleTimeoutsAreRefused(t *testing.T) {
 		{"c idle-timeout PROTOCOL DNS", `{}`, "seconds"},
 		{"c idle-timeout PROTOCOL DNS", `{"seconds":0}`, "seconds"},
 		{"c idle-timeout ELEPHANT any", `{"seconds":1}`, "kind"},
-		{"c idle-timeout PROTOCOL Nonsens", `{"seconds":1}`, "knows no such name"},
-		{"c idle-timeout CATEGORY DNS", `{"seconds":1}`, "knows no such name"},
+		{"c idle-timeout PROTOCOL Nonsens", `{"seconds":1}`, "unknown to polycube-ndpi"},
+		{"c idle-timeout CATEGORY DNS", `{"seconds":1}`, "unknown to polycube-ndpi"},
 		{"c idle-timeout PROTOCOL nonsense", `{"seconds":1}`, "the same in upper and lower case"},
 	} {
 		if err := l.Try("POST", tt.words, tt.body); err == nil || !strings.Contains(err.Error(), tt.want) {

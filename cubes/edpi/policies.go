@@ -83,7 +83,7 @@ func (p *policies) refuse(list string, was, is []Policy) error {
 	}
 	for i := range is {
 		if _, known := p.row(&is[i]); !known && !old[is[i].key()] {
-			return fmt.Errorf("%s %s %s: polycube-ndpi knows no such name: %w", list, kinds[is[i].Kind], is[i].Name, cube.ErrInvalid)
+			return fmt.Errorf("%s %s %s: unknown to polycube-ndpi: %w", list, kinds[is[i].Kind], is[i].Name, cube.ErrInvalid)
 		}
 	}
 	return nil
@@ -193,7 +193,7 @@ func (p *policies) allocate() (uint32, error) {
 			return slot, nil
 		}
 	}
-	return 0, fmt.Errorf("a cube has up to %d policies: %w", slotCount-1, cube.ErrFull)
+	return 0, fmt.Errorf("a cube has at most %d policies: %w", slotCount-1, cube.ErrFull)
 }
 
 // resolve makes classes refer to their policies.

@@ -245,7 +245,7 @@ func (n *edpi) report(up bool) {
 	if up {
 		author.Announce(n.env, "classifier-up", "polycube-ndpi classifies flows")
 	} else {
-		author.Announce(n.env, "classifier-down", "polycube-ndpi does not run, hangs or is behind")
+		author.Announce(n.env, "classifier-down", "polycube-ndpi is not running, hangs or lags behind")
 	}
 }
 

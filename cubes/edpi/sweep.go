@@ -210,7 +210,7 @@ func (f *flows) clean() error {
 
 // forget removes all flows and sums, when the numbers of protocols have got another meaning.
 func (f *flows) forget() error {
-	f.env.Logger().Warn("polycube-ndpi has other protocols than before: flows and their counters begin again")
+	f.env.Logger().Warn("polycube-ndpi has a different set of protocols: flows and counters were reset")
 	rows := make([]uint32, dpi.Rows)
 	for i := range rows {
 		rows[i] = uint32(i)

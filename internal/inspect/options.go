@@ -38,11 +38,11 @@ const usage = `usage: polycube-ndpi --cube NAME [options]
        polycube-ndpi status [--json] [--control SOCKET]
        polycube-ndpi list [--protocols FILE]
 
-Classifies the flows of a cube of service edpi with nDPI, and writes what it finds into the tables of the
-cube, whose policies follow it. Flows that are classified keep their policies when this program ends. list
-prints the names of all protocols and categories.
+Classifies the flows of an edpi cube with nDPI, and writes the results to the cube's tables, where policies use
+them. Classified flows keep their policies when this program exits. list prints the names of all protocols and
+categories.
 
-Options, which a configuration file may have, too, as "option: value":
+Options, also accepted in a configuration file as "option: value":
 `
 
 // errShown: there is nothing to run, the answer was printed.
@@ -59,21 +59,21 @@ func flagSet(o *Options, file *string, version, help *bool) *pflag.FlagSet {
 	f := pflag.NewFlagSet("polycube-ndpi", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.Cube, "cube", "", "the cube of service edpi")
-	f.StringVar(&o.Protocols, "protocols", "", "file with protocols of your own, in the format of nDPI")
-	f.StringVar(&o.Categories, "categories", "", "file with categories of addresses and names, in the format of nDPI")
-	f.IntVar(&o.Flows, "flows", 65536, "flows in memory at most; beyond them, the one that was silent for longest is decided")
-	f.IntVar(&o.Packets, "packets", 24, "packets of a flow after which it is decided at the latest; the cube's inspect-packets, if that is less")
-	f.StringVar(&o.Log, "log", "", "file for flows and risks as lines of JSON, as EVE of Suricata has them; SIGHUP opens it again")
-	f.StringVar(&o.IPFIX, "ipfix", "", "HOST:PORT of a collector that gets flows by IPFIX (RFC 7011) over UDP")
-	f.Uint32Var(&o.Domain, "observation-domain", 1, "observation domain ID of IPFIX")
+	f.StringVar(&o.Cube, "cube", "", "name of the edpi cube")
+	f.StringVar(&o.Protocols, "protocols", "", "file with custom protocols, in nDPI's format")
+	f.StringVar(&o.Categories, "categories", "", "file with categories of addresses and host names, in nDPI's format")
+	f.IntVar(&o.Flows, "flows", 65536, "maximum number of flows in memory; beyond it, the flow that has been idle longest is decided")
+	f.IntVar(&o.Packets, "packets", 24, "maximum number of packets before a flow is decided; the cube's inspect-packets applies if lower")
+	f.StringVar(&o.Log, "log", "", "log file for flows and risks, in the JSON format of Suricata's EVE log; SIGHUP reopens it")
+	f.StringVar(&o.IPFIX, "ipfix", "", "HOST:PORT of a collector to export flows to, by IPFIX (RFC 7011) over UDP")
+	f.Uint32Var(&o.Domain, "observation-domain", 1, "IPFIX observation domain ID")
 	f.StringVar(&o.Socket, "socket", "/run/polycube/polycubed.sock", "socket of polycubed")
-	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "directory of polycubed in a BPF file system")
+	f.StringVar(&o.BPFFS, "bpffs", "/sys/fs/bpf/polycube", "polycubed's directory in a BPF file system")
 	f.StringVar(&o.Control, "control", "/run/polycube-ndpi/control.sock", "Unix socket for polycube-ndpi status")
-	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus, such as 127.0.0.1:9104 (default: none)")
+	f.StringVar(&o.Metrics, "metrics", "", "TCP address for Prometheus metrics, such as 127.0.0.1:9104 (default: none)")
 	f.StringVar(&o.Level, "loglevel", "info", "debug, info, warn or error")
 	f.StringVar(file, "config", "", "YAML file with these options; the command line overrides it")
-	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options and the files that they name, and start nothing")
+	f.BoolVar(&o.CheckConfig, "check-config", false, "check the options and the files that they name, and exit")
 	f.BoolVar(&o.JSON, "json", false, "print the status as JSON")
 	f.BoolVarP(version, "version", "v", false, "print the versions of this program and of nDPI")
 	f.BoolVarP(help, "help", "h", false, "print this help")
@@ -105,7 +105,7 @@ func ParseOptions(args []string, out io.Writer) (o Options, word string, err err
 	case f.NArg() == 1 && (f.Arg(0) == "status" || f.Arg(0) == "list"):
 		return o, f.Arg(0), nil
 	case f.NArg() > 0:
-		return o, "", usageError{fmt.Errorf("unexpected word %q", f.Arg(0))}
+		return o, "", usageError{fmt.Errorf("unexpected argument %q", f.Arg(0))}
 	case o.JSON:
 		return o, "", usageError{errors.New("--json is accepted only by polycube-ndpi status")}
 	}
@@ -119,7 +119,7 @@ func ParseOptions(args []string, out io.Writer) (o Options, word string, err err
 func (o *Options) finish() error {
 	switch {
 	case o.Cube == "":
-		return errors.New("--cube is missing: name a cube of service edpi")
+		return errors.New("--cube is missing: give the name of an edpi cube")
 	case o.Flows < 16 || o.Flows > 4_000_000:
 		return errors.New("--flows: from 16 to 4000000")
 	case o.Packets < 1 || o.Packets > 24:

@@ -19,7 +19,7 @@ func TestWrongOptionsAreExplained(t *testing.T) {
 		"--cube c --ipfix collector":    "--ipfix",
 		"--cube c --loglevel loud":      "--loglevel",
 		"--cube c --colour red":         "unknown flag",
-		"--cube c now":                  `unexpected word "now"`,
+		"--cube c now":                  `unexpected argument "now"`,
 		"--cube c --json":               "only by polycube-ndpi status",
 		"--cube c --config /none.yaml":  "read the configuration",
 		"--cube c --config /etc/passwd": "/etc/passwd",

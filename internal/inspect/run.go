@@ -173,7 +173,7 @@ func (p *program) serve(ctx context.Context, uuid string) (err error) {
 	stop()
 	group.Wait()
 	if errors.Is(err, ring.ErrTaken) {
-		return fmt.Errorf("cube %s: another process classifies its flows now", p.options.Cube)
+		return fmt.Errorf("cube %s: another process is now classifying its flows", p.options.Cube)
 	}
 	return err
 }
@@ -290,7 +290,7 @@ func (p *program) watch(ctx context.Context, tables *dpi.Tables, w *worker, uuid
 			stop()
 			return
 		case err == nil && !tables.Current():
-			p.log.Warn("the cube has other tables", "cube", p.options.Cube)
+			p.log.Warn("the cube's tables were replaced", "cube", p.options.Cube)
 			stop()
 			return
 		}

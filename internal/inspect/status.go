@@ -45,7 +45,7 @@ type Status struct {
 }
 
 // errAway: nothing is classified now.
-var errAway = errors.New("polycube-ndpi waits for its cube")
+var errAway = errors.New("polycube-ndpi is waiting for its cube")
 
 func (p *program) status() (Status, error) {
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func (p *program) rotate() (end func()) {
 		defer close(done)
 		for range hups {
 			if err := p.events.reopen(); err != nil {
-				p.log.Error("open the log again", "error", err)
+				p.log.Error("reopen the log", "error", err)
 			}
 		}
 	}()
@@ -110,20 +110,20 @@ func printed(is Status, to io.Writer) error {
 	fmt.Fprintf(w, "behind\t%s\n", is.Behind.Round(time.Millisecond))
 	fmt.Fprintf(w, "packets\t%d\n", is.Packets)
 	fmt.Fprintf(w, "flows\t%d in memory, %d classified, %d of them guessed, %d unknown\n", is.Flows, is.Decided, is.Guessed, is.Unknown)
-	fmt.Fprintf(w, "flows that have ended\t%d\n", is.Ended)
-	fmt.Fprintf(w, "time to a decision\t%s median, %s in 99 %%\n", is.Median, is.P99)
-	fmt.Fprintf(w, "lines of the log that were lost\t%d\n", is.LostLines)
+	fmt.Fprintf(w, "ended flows\t%d\n", is.Ended)
+	fmt.Fprintf(w, "time to a decision\tmedian %s, 99th percentile %s\n", is.Median, is.P99)
+	fmt.Fprintf(w, "lost log lines\t%d\n", is.LostLines)
 	return w.Flush()
 }
 
 var (
 	metricFlows   = prometheus.NewDesc("polycube_ndpi_flows", "Number of flows in memory.", nil, nil)
-	metricBehind  = prometheus.NewDesc("polycube_ndpi_behind_seconds", "Age of the oldest packet that was not seen.", nil, nil)
-	metricP99     = prometheus.NewDesc("polycube_ndpi_decision_seconds", "Time from a packet to the decision that it brought, in 99 % of all.", nil, nil)
+	metricBehind  = prometheus.NewDesc("polycube_ndpi_behind_seconds", "Age of the oldest packet that was not read yet.", nil, nil)
+	metricP99     = prometheus.NewDesc("polycube_ndpi_decision_seconds", "99th percentile of the time from a packet to the decision that it led to.", nil, nil)
 	metricPackets = prometheus.NewDesc("polycube_ndpi_packets_total", "Number of packets that were inspected.", nil, nil)
-	metricDecided = prometheus.NewDesc("polycube_ndpi_decisions_total", "Number of flows by how they were classified.", []string{"how"}, nil)
+	metricDecided = prometheus.NewDesc("polycube_ndpi_decisions_total", "Number of decided flows, by how they were classified.", []string{"how"}, nil)
 	metricEnded   = prometheus.NewDesc("polycube_ndpi_ended_flows_total", "Number of flows that have ended.", nil, nil)
-	metricErrors  = prometheus.NewDesc("polycube_ndpi_errors_total", "What went wrong.", []string{"what"}, nil)
+	metricErrors  = prometheus.NewDesc("polycube_ndpi_errors_total", "Number of errors, by kind.", []string{"what"}, nil)
 )
 
 // collect returns the metrics.

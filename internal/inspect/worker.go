@@ -2,7 +2,7 @@
 
 package inspect
 
-// Packets of the ring go through nDPI here, in batches, and decisions into the tables of the cube.
+// Packets of the ring go through nDPI here, in batches, and decisions into the cube's tables.
 
 import (
 	"sync"
