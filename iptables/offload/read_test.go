@@ -58,7 +58,7 @@ func TestWhatIptablesSaveDoesNotPrintIsRefused(t *testing.T) {
 		"*filter\n:INPUT\n":                      `line 2: a chain with its policy and counters expected, found ":INPUT"`,
 		"*filter\n:INPUT REJECT [0:0]\n":         `line 2: a chain with its policy and counters expected, found ":INPUT REJECT [0:0]"`,
 		"*filter\n:INPUT DROP [0]\n":             `line 2: bad counters "[0]": they are [PACKETS:BYTES]`,
-		"*filter\n:a - [0:0]\n:a - [0:0]\n":      "line 3: chain a is there twice",
+		"*filter\n:a - [0:0]\n:a - [0:0]\n":      "line 3: chain a is defined twice",
 		"*filter\n-A INPUT -j DROP\n":            "line 2: there is no chain INPUT",
 		"*filter\n:a - [0:0]\n-D a\n":            `line 3: a rule (-A CHAIN ...) expected, found "-D a"`,
 		"*filter\n:a - [0:0]\n[1:x] -A a\n":      `line 3: bad counters "[1:x]": they are [PACKETS:BYTES]`,
