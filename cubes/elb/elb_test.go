@@ -187,12 +187,12 @@ func TestWrongConfigurationsAreRefused(t *testing.T) {
 		`{"source-ports":"20000-19999"}`:                                       "want a range",
 		`{"source-ports":"80-90"}`:                                             "want a range",
 		`{"source":"127.0.0.1"}`:                                               "not the address of a host",
-		`{"service":[{"vip":"10.0.0.1","vport":20000}]}`:                       "one of source-ports",
+		`{"service":[{"vip":"10.0.0.1","vport":20000}]}`:                       "in source-ports",
 		`{"service":[{"vip":"224.0.0.1","vport":80}]}`:                         "not the address of a host",
-		`{"service":[` + v4.service("", "fd00::11") + `]}`:                     "other family",
-		`{"service":[` + v4.service("", v4.vip) + `]}`:                         "it has the address of the service",
-		`{"source":"10.0.0.11","service":[` + v4.service("", v4.server) + `]}`: "it has the address of the service, or the one that servers see",
-		`{"max-servers":64,"service":[` + v4.service("", many(65)...) + `]}`:   "max-servers is 64",
+		`{"service":[` + v4.service("", "fd00::11") + `]}`:                     "its IP version differs",
+		`{"service":[` + v4.service("", v4.vip) + `]}`:                         "its address is that of the service",
+		`{"source":"10.0.0.11","service":[` + v4.service("", v4.server) + `]}`: "its address is that of the service, or the source address that servers see",
+		`{"max-servers":64,"service":[` + v4.service("", many(65)...) + `]}`:   "65 servers exceed max-servers, which is 64",
 	} {
 		if err := r.TryCreate("elb", "e", conf); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", conf, err, why)
@@ -327,7 +327,7 @@ func TestClientsAreFoundWhereTheirPacketsComeFrom(t *testing.T) {
 func TestServersThatCannotBeReachedGetNoSessions(t *testing.T) {
 	r := newRig(t, cube.TypeTC, fmt.Sprintf(`{"service":[%s]}`, v4.service("", v4.server)))
 	for what, tt := range map[string]struct{ ip, reason string }{
-		"no route":         {"192.0.2.1", "there is no route"},
+		"no route":         {"192.0.2.1", "no route"},
 		"another netdev":   {"10.0.0.7", "does not lead to veth1"},
 		"silent neighbour": {"10.0.0.55", "the MAC address of 10.0.0.55 is not known"},
 	} {

@@ -351,9 +351,9 @@ func TestConfiguredChecksHaveTheirTargets(t *testing.T) {
 func TestWhatPreventsATakeoverIsSaid(t *testing.T) {
 	s := newSite(t, cube.TypeTC)
 	for _, tt := range []struct{ what, conf, lines, server, why string }{
-		{"a service of the same address", `{"service":[` + v4.service("", v4.other) + `]}`, "", v4.server, "the service 10.0.0.1 80 is configured here"},
+		{"a service of the same address", `{"service":[` + v4.service("", v4.other) + `]}`, "", v4.server, "service 10.0.0.1 80 is configured in the cube"},
 		{"an agent without a port", `{}`, "", v4.server + ":8080 agent-check", "agent-check needs agent-port"},
-		{"the address of the host", `{"source":"10.0.0.11"}`, "", v4.server, "or the one that servers see"},
+		{"the address of the host", `{"source":"10.0.0.11"}`, "", v4.server, "or the source address that servers see"},
 		{"many ports", `{}`, "  bind 10.0.0.7:1000-1099\n", v4.server, "all ports"},
 		{"a name", `{}`, "", "app.example", "may change"},
 	} {

@@ -101,7 +101,7 @@ func (n *neighbours) find(to, vip netip.Addr) hop {
 		ask(r.LinkIndex, next)
 	}
 	if !ok {
-		return hop{why: fmt.Sprintf("the MAC address of %s is unresolved", next)}
+		return hop{why: fmt.Sprintf("the MAC address of %s is not known", next)}
 	}
 	return hop{mac: wordOf(one.HardwareAddr), netdev: uint32(r.LinkIndex), source: from}
 }
