@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bypass keeps the maps by which a transparent cube sends packets past the stack of the host (<pcn/bypass.h>): its
+// Package bypass keeps the maps that a transparent cube uses to forward packets past the host's stack (<pcn/bypass.h>): its
 // netdev, and the netdevs that its outputs lead to.
 package bypass
 
@@ -32,7 +32,7 @@ type Bypass struct {
 	counters counter.Set
 	// outputs are the configured destinations by number; nil before the first change, when maps cannot be used yet.
 	outputs map[uint8]string
-	// to are the destinations as they were reported last, which may be those of an earlier configuration.
+	// to are the destinations as last reported, which may belong to an earlier configuration.
 	to map[uint8]cube.Peer
 	is netdev
 }
@@ -40,7 +40,7 @@ type Bypass struct {
 // Counters are the counters of a service, whose compiled programs are in files.
 func Counters(files fs.FS) *counter.Names { return counter.Of(files, "pcn_bypass") }
 
-// New returns that of a cube, with the result of Counters.
+// New returns the Bypass of a cube, with the result of Counters.
 func New(env cube.Env, counters *counter.Names) *Bypass {
 	return &Bypass{
 		env: env, own: table.New[uint32, netdev](env, "bypass_netdev"), outputOf: table.New[uint32, uint32](env, "bypass_output_of"),
@@ -48,7 +48,7 @@ func New(env cube.Env, counters *counter.Names) *Bypass {
 	}
 }
 
-// Prepare returns the steps for the outputs of a new configuration: what leads to outputs that are gone, or lead elsewhere, is
+// Prepare returns the steps for the outputs of a new configuration: entries for outputs that are gone or lead elsewhere are
 // removed. New destinations are reported by OutputChanged.
 func (b *Bypass) Prepare(outputs []cube.Output) []cube.Step {
 	now := map[uint8]string{}
@@ -65,7 +65,7 @@ func (b *Bypass) Prepare(outputs []cube.Output) []cube.Step {
 	return []cube.Step{configure, cube.Effect(b.write)}
 }
 
-// write makes the maps match what is known.
+// write brings the maps in line with the known state.
 func (b *Bypass) write() (undo func() error, err error) {
 	outputOf := map[uint32]uint32{}
 	for number, to := range b.outputs {
@@ -80,17 +80,17 @@ func (b *Bypass) write() (undo func() error, err error) {
 	return all.Run, nil
 }
 
-// changed writes what a notification has changed.
+// changed writes the change that a notification reported.
 func (b *Bypass) changed(what string) {
 	if b.outputs == nil {
 		return
 	}
 	if _, err := b.write(); err != nil {
-		b.env.Logger().Error("the way past the stack does not follow "+what, "err", err)
+		b.env.Logger().Error("update the bypass of the stack after a change of "+what, "err", err)
 	}
 }
 
-// ParentChanged notes the netdev that the cube is on. On a port there is none, and the stack gets all packets.
+// ParentChanged notes the netdev that the cube is attached to. At a port there is none, and all packets pass on.
 func (b *Bypass) ParentChanged(p cube.Parent) {
 	b.is = netdev{}
 	if p.Cube == "" && len(p.MAC) == 6 {

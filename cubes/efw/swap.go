@@ -23,7 +23,7 @@ const swapFunction = "xt_replace_table"
 // swapRing is the size of the ring. A swap for which it has no room is noticed with those in front of it.
 const swapRing = 1 << 16
 
-// swaps follows the swaps of tables.
+// swaps reports replacements of iptables-legacy tables.
 type swaps struct {
 	open  []io.Closer
 	ended sync.WaitGroup
@@ -35,7 +35,7 @@ func followSwaps(function string, tell func()) (*swaps, error) {
 	s := &swaps{}
 	reader, err := s.attach(function)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("follow the swaps of tables: %w", err), s.close())
+		return nil, errors.Join(fmt.Errorf("watch for replacements of iptables-legacy tables: %w", err), s.close())
 	}
 	s.ended.Go(func() {
 		var r ringbuf.Record
