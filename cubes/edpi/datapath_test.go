@@ -310,10 +310,10 @@ func TestWrongPoliciesAreRefused(t *testing.T) {
 		{"c policy PROTOCOL DNS", `{"action":"REDIRECT"}`, "needs an output"},
 		{"c policy PROTOCOL DNS", `{"action":"REDIRECT","output":3}`, "has no output 3"},
 		{"c policy PROTOCOL DNS", `{"action":"MIRROR","output":3}`, "has no output 3"},
-		{"c policy ELEPHANT DNS", `{"action":"DROP"}`, "is any"},
+		{"c policy ELEPHANT DNS", `{"action":"DROP"}`, "must be any"},
 		{"c policy PROTOCOL Nonsens", `{"action":"DROP"}`, "unknown to polycube-ndpi"},
 		{"c policy CATEGORY DNS", `{"action":"DROP"}`, "unknown to polycube-ndpi"},
-		{"c policy PROTOCOL nonsense", `{"action":"DROP"}`, "the same in upper and lower case"},
+		{"c policy PROTOCOL nonsense", `{"action":"DROP"}`, "names are case-insensitive"},
 	} {
 		if err := l.Try("POST", tt.words, tt.body); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %s: %v, want %q", tt.words, tt.body, err, tt.want)

@@ -72,7 +72,7 @@ func TestWrongIdleTimeoutsAreRefused(t *testing.T) {
 		{"c idle-timeout ELEPHANT any", `{"seconds":1}`, "kind"},
 		{"c idle-timeout PROTOCOL Nonsens", `{"seconds":1}`, "unknown to polycube-ndpi"},
 		{"c idle-timeout CATEGORY DNS", `{"seconds":1}`, "unknown to polycube-ndpi"},
-		{"c idle-timeout PROTOCOL nonsense", `{"seconds":1}`, "the same in upper and lower case"},
+		{"c idle-timeout PROTOCOL nonsense", `{"seconds":1}`, "names are case-insensitive"},
 	} {
 		if err := l.Try("POST", tt.words, tt.body); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s %s: %v, want %q", tt.words, tt.body, err, tt.want)

@@ -12,7 +12,7 @@ import (
 	"github.com/polycube/polycube/classifier"
 )
 
-// Verb is what becomes of a packet that an entry matches.
+// Verb is what happens to a packet that an entry matches.
 type Verb uint8
 
 // The verbs: enum efw_verb in C.
@@ -24,29 +24,29 @@ const (
 	Count // and the next entry
 	Jump
 	Goto
-	Stack // accepts it, which only tells cubes behind this one: the stack gets it, and judges it once more
+	Stack // accept it and pass it to the stack, which decides again: only cubes behind this one use the verdict
 )
 
-// Setting is what the host says about the packets that a netdev receives.
+// Setting describes the host as far as it concerns packets that a netdev receives.
 type Setting struct {
 	// In is the name of the netdev, Netdevs those of the host with their interface index: 0 if it has more than 16 bits.
 	In      string
 	Netdevs map[string]uint16
-	// NoDrop and NoAccept say why verdicts of a hook are not given at all, if not empty.
+	// NoDrop and NoAccept say, by hook, why packets are never dropped or accepted, if not empty.
 	NoDrop, NoAccept map[string]string
-	// OnlyEstablished is whether the program accepts packets of established connections only, and leaves others to the stack that
-	// are accepted. Otherwise it knows no packet to be of such a one.
+	// OnlyEstablished is whether the program accepts only packets of established connections, and leaves other accepted packets to
+	// the stack. If false, it does not know of any packet that its connection is established.
 	OnlyEstablished bool
 }
 
-// ID identifies a rule while it exists, also if others come and go.
+// ID identifies a rule while it exists, even if others come and go.
 type ID struct {
 	Chain, Text string
 	// Nth counts the rules of the chain with the same text.
 	Nth int
 }
 
-// Entry is an entry of the search.
+// Entry is an entry of the classifier.
 type Entry struct {
 	Order uint32
 	classifier.Match
@@ -57,7 +57,7 @@ type Entry struct {
 	Rule ID
 }
 
-// Program is what the program does at a hook.
+// Program is what the eBPF program executes at a hook.
 type Program struct {
 	Entries []Entry
 	// First is the number of the first chain.
@@ -79,7 +79,7 @@ const (
 	No     Answer = "NO"
 )
 
-// Line is what was decided on a rule, or on a policy.
+// Line is the decision on a rule or policy.
 type Line struct {
 	Hook, Chain string
 	// Number counts the rules of the chain from 1, as iptables does; 0 is the policy.
@@ -94,13 +94,13 @@ type Line struct {
 	Packets, Bytes  uint64
 }
 
-// The order of an entry: its chain, and its place there. maxChains is how many a result has room for: EFW_CHAINS.
+// The order of an entry: its chain, and its position there. maxChains is how many chains fit in a result: EFW_CHAINS.
 const (
 	chainShift = 20
 	maxChains  = 512
 )
 
-// place is a chain as packets meet it behind a base chain: where an accepted packet continues depends on that.
+// place is a chain reached from a particular base chain, which determines where an accepted packet continues.
 type place struct {
 	base  int
 	chain string
@@ -112,11 +112,11 @@ type way uint8
 
 const (
 	itself way = iota
-	end        // what becomes of packets at the end of a base chain
-	inner      // a chain to which a base chain goes without return, as one that returns to its end
+	end        // what happens to packets at the end of a base chain
+	inner      // a chain that a base chain goes to without return, turned into one that returns to its end
 )
 
-// innerRule counts what is no rule of the host.
+// innerRule counts entries that are not rules of the host.
 var innerRule = ID{"", "\x00inner", 0}
 
 // compiler compiles the chains of a hook.
@@ -145,11 +145,11 @@ const PolicyText = "\x00policy"
 // Counts is whether an entry with the verb counts packets.
 func (v Verb) Counts() bool { return v != Miss && v != Stack }
 
-// Compile compiles the base chains of a hook, which packets meet in this order. Without any there is nothing to do.
+// Compile compiles the base chains of a hook, which packets traverse in this order. Without any, there is nothing to do.
 //
-// A single base chain is the program's first, and its policy the program's. Of several, each ends with an entry that has its policy,
-// and whose packets, if it accepts them, go to the next base chain, as those that a rule accepts do. They may come from a chain of
-// the user, which the program has not left then: so nothing of a later base chain returns further than to its end.
+// A single base chain is the program's first chain, and its policy the program's. With several, each ends with an entry for its
+// policy; packets accepted by the policy or by a rule go on to the next base chain. They may come from a user-defined chain that the
+// program has not returned from, so no chain behind a later base chain returns beyond the end of that base chain.
 func Compile(s *Setting, hook string, bases []Base) *Program {
 	c := &compiler{s: s, hook: hook, bases: bases, numbers: map[place]uint32{}, lines: map[lineKey]int{}}
 	if len(bases) == 0 {
@@ -286,7 +286,7 @@ func (c *compiler) chain(is *Chain) {
 	}
 }
 
-// barrier is what the rules of a chain before one leave for the stack.
+// barrier describes the preceding rules of a chain that leave packets to the stack.
 type barrier struct {
 	first int  // number of the first such rule, 0: none
 	whole bool // it may match every packet
@@ -351,7 +351,7 @@ func (c *compiler) policy(is *Chain, b *barrier, report bool) {
 	}
 }
 
-// refused is what is given instead of a verdict that is not given.
+// refused is the verb used in place of a verdict that must not be given.
 func (c *compiler) refused(v Verb) Verb {
 	if v == Accept && c.hook == Input {
 		return Stack
@@ -359,7 +359,7 @@ func (c *compiler) refused(v Verb) Verb {
 	return Miss
 }
 
-// accept returns what becomes of packets that a base chain, or one behind it, accepts: they go to the next base chain.
+// accept returns what happens to packets that a base chain, or a chain behind it, accepts: they go to the next base chain.
 func (c *compiler) accept() (Verb, place) {
 	next := c.at.base + 1
 	if next == len(c.bases) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package offload decides which rules of a host's firewall a program in front of the host's stack may carry out, such that
-// every packet ends as it would without the program, and every rule counts it once. It reads what iptables-save and nft print,
-// compiles the chains of a hook for package classifier, and reports rule by rule what was offloaded and why the rest was not.
-// It reads no kernel state itself.
+// Package offload decides which rules of a host's firewall can be offloaded to a program in front of the host's stack, such that
+// every packet gets the same verdict as without the program, and every rule counts it once. It parses the output of iptables-save
+// and nft, compiles the chains of a hook for package classifier, and reports rule by rule what was offloaded and why the rest was
+// not. It reads no kernel state itself.
 //
-// The program walks the same chains as the kernel. A rule that it cannot carry out is a barrier: packets that the rule might
-// match are a Miss, which the stack judges from the beginning. What may match is a superset, by those of the rule's
-// conditions that can be compared; a rule without any ends its chain. So a verdict is only given where all rules in front
-// of it were evaluated exactly.
+// The program walks the same chains as the kernel. A rule that it cannot apply is a barrier: packets that the rule might
+// match are a Miss, which the stack processes from the start. These are a superset of its packets, by those of the rule's
+// conditions that can be compared; a rule without any ends its chain. So a verdict is only given where all preceding rules
+// were evaluated exactly.
 package offload
 
 import (
@@ -17,10 +17,10 @@ import (
 
 // Rule is a rule of the host.
 type Rule struct {
-	// Text is the rule as iptables-save prints it, without -A and the chain, or as nft does.
+	// Text is the rule as iptables-save prints it, without -A and the chain, or as nft prints it.
 	Text string
-	// Is are the rules of iptables that it is, one of which a packet matches at most: for iptables the rule itself. If Why is not
-	// empty, it says why the rule cannot be read. Then Is are conditions that it has among others, or nil if none could be read.
+	// Is are the equivalent iptables rules, of which a packet matches at most one: for iptables, the rule itself. If Why is not
+	// empty, it says why the rule cannot be parsed; Is then has some of its conditions, or is nil if none could be parsed.
 	Is  []language.Rule
 	Why string
 	// Uncounted is whether the kernel does not count its packets; Packets and Bytes are the kernel's counters otherwise.
@@ -31,7 +31,7 @@ type Rule struct {
 // Chain is a chain of the host.
 type Chain struct {
 	Name string
-	// Policy is ACCEPT or DROP, or - for a chain of the user. Uncounted, Packets and Bytes are about it, as those of a rule.
+	// Policy is ACCEPT or DROP, or - for a user-defined chain. Uncounted, Packets and Bytes are its counters, as for a rule.
 	Policy         string
 	Uncounted      bool
 	Packets, Bytes uint64
@@ -42,18 +42,18 @@ type Chain struct {
 type Table struct {
 	Name   string
 	Chains []Chain
-	// Both is whether packets of both families meet its chains, and are counted there.
+	// Both is whether packets of both families traverse its chains, and are counted there.
 	Both bool
 }
 
-// Base is a chain where packets of a hook meet rules, with those of its table. Accepting a packet there ends this chain only.
+// Base is a base chain of a hook, with its table. Accepting a packet there ends only this chain.
 type Base struct {
 	Table    *Table
 	Chain    string
 	Priority int
 }
 
-// BasesOf returns the chain of a hook in the table filter of iptables; none if there is none.
+// BasesOf returns the chain of a hook in the filter table of iptables; none if there is none.
 func BasesOf(filter *Table, hook string) []Base {
 	if filter == nil || filter.chain(hook) == nil {
 		return nil

@@ -2,7 +2,7 @@
 
 package offload
 
-// What else of the host may act on packets: checks, each of which may forbid verdicts.
+// Checks for anything else on the host that may act on packets; each may forbid verdicts.
 
 import (
 	"cmp"
@@ -34,14 +34,14 @@ func (o *Hooked) evaluated(hook string) bool {
 	return o.Effective && o.Table != nil && o.Hook == strings.ToLower(hook)
 }
 
-// Host is what is known of the host, for one family of addresses.
+// Host is the state of the host, for one address family.
 type Host struct {
 	Family language.Family
-	// Netdev is where the program runs; Elsewhere says why that is no netdev whose packets are the stack's.
+	// Netdev is where the program runs; Elsewhere says why that is not a netdev whose packets go to the stack.
 	Netdev, Elsewhere string
 	Netdevs           map[string]uint16
-	// AtXDP is whether the program runs there, where it forwards only to outputs of the cube. Outputs is whether it has some, and
-	// Skipped what acts on packets that they send otherwise.
+	// AtXDP is whether the program runs at XDP, where it forwards only to outputs of the cube. Outputs is whether there are any, and
+	// Skipped lists what redirected packets would bypass there.
 	AtXDP, Outputs bool
 	Skipped        []string
 	// Legacy and Compat are the tables of iptables-legacy and iptables-nft.
@@ -61,14 +61,14 @@ type Host struct {
 	// whether they count their packets.
 	Connections        int
 	Lookup, Accounting bool
-	// UDPTimeout is how long the kernel keeps an established connection of UDP, 0 if that is not known.
+	// UDPTimeout is how long the kernel keeps an established UDP connection, 0 if unknown.
 	UDPTimeout time.Duration
 }
 
-// KeepsEntries reports whether the program can keep the entry of an established connection as the kernel would.
+// KeepsEntries reports whether the program can refresh the entry of an established connection as the kernel would.
 func (h *Host) KeepsEntries() bool { return h.Lookup && !h.Accounting && h.UDPTimeout > 0 }
 
-// Check is a condition of the host, and what follows from it.
+// Check is the result of a check on the host.
 type Check struct {
 	Name   string
 	OK     bool
@@ -82,8 +82,8 @@ type verdictOf struct {
 	noDrop, noAccept map[string]string
 }
 
-// Judge returns the chains that packets meet by their hook, in order, what the program may do for their rules, whether
-// connections are tracked, and the checks.
+// Judge returns the base chains by hook, in the order in which packets traverse them, what the program may do for their rules,
+// whether connections are tracked, and the checks.
 func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, checks []Check) {
 	v := &verdictOf{h: h, noDrop: map[string]string{}, noAccept: map[string]string{}}
 	v.check("attached", h.Elsewhere == "", "to "+h.Netdev, h.Elsewhere, true, Hooks[:]...)
@@ -114,7 +114,7 @@ func (h *Host) Judge() (bases map[string][]Base, s *Setting, tracked bool, check
 	return bases, &Setting{In: h.Netdev, Netdevs: h.Netdevs, NoDrop: v.noDrop, NoAccept: v.noAccept, OnlyEstablished: tracked && h.KeepsEntries()}, tracked, v.checks
 }
 
-// check adds a check. One that fails forbids to accept packets at hooks, and if drops is set to drop them, too.
+// check adds a check. A failed check forbids accepting packets at the hooks and, if drops is set, dropping them.
 func (v *verdictOf) check(name string, ok bool, detail, otherwise string, drops bool, hooks ...string) {
 	if ok {
 		v.checks = append(v.checks, Check{name, true, detail})
@@ -160,7 +160,7 @@ func used(tables []Table) bool {
 	return slices.ContainsFunc(Hooks[:], func(hook string) bool { return find(tables, "filter", hook).effective() })
 }
 
-// Firewall is the kind of iptables whose table filter is offloaded: one with rules, if there is one. Empty: neither has the table.
+// Firewall is the kind of iptables whose filter table is offloaded: the one with rules, if any. Empty: neither has the table.
 func (h *Host) Firewall() (name string) {
 	_, name = h.filter()
 	return name
@@ -195,8 +195,8 @@ func (v *verdictOf) firewall() (filter *Table, all []Table) {
 	return filter, all
 }
 
-// bases returns the chains that are compiled, by their hook, in the order in which packets meet them: that of iptables has the
-// priority 0. Of two with the same priority, it is that in which they were made, the last one first, which nothing tells.
+// bases returns the chains to compile, by hook, in the order in which packets traverse them: that of iptables has priority 0. Two
+// with the same priority are traversed in reverse order of creation, which cannot be read.
 func (v *verdictOf) bases(filter *Table) map[string][]Base {
 	out := map[string][]Base{}
 	for _, hook := range Hooks {
@@ -254,7 +254,7 @@ func (v *verdictOf) chains(tables []Table, bases map[string][]Base) {
 		}
 		first := o.Hook == "prerouting" || o.Hook == "ingress"
 		for _, hook := range Hooks {
-			// Helpers and zones that one gives to connections are those of other packets, too, wherever it is.
+			// Helpers and zones that a chain assigns to connections also affect other packets, wherever the chain is.
 			if first || o.Alters || o.Table == nil && o.Hook == strings.ToLower(hook) && o.Priority <= last[hook] {
 				before[hook] = append(before[hook], o.Where)
 			}

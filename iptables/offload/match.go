@@ -2,7 +2,7 @@
 
 package offload
 
-// The conditions of one rule: exact, or a superset.
+// The conditions of one rule: exact, or matching a superset.
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/polycube/polycube/iptables/search"
 )
 
-// StateNew and StateEstablished are the bits of the classifier's state that say: the packet opens a connection, or is of an
-// established one which is not translated, for certain. All other packets may have any state.
+// StateNew and StateEstablished are the classifier's state bits: the packet certainly opens a connection, or belongs to an
+// established one that is not translated. All other packets may have any state.
 const (
 	StateNew         = 1
 	StateEstablished = 2
@@ -27,7 +27,7 @@ const known = StateNew | StateEstablished
 // conditions are those of a rule for the packets of a hook.
 type conditions struct {
 	match classifier.Match
-	// left names the first condition that match does not have: then match is a superset.
+	// left names the first condition that match lacks; match is then a superset.
 	left string
 	// never says that the rule matches no packet of the hook.
 	never bool

@@ -73,7 +73,7 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 			if refused++; refused == len(all) {
 				line.Offloaded = No
 			}
-			// What matches meets no further rule, so later ones lose nothing, unless the state of the packet is not known.
+			// Matching packets traverse no further rule, so later rules lose nothing, unless the state of the packet is unknown.
 			to := b
 			if !a.state {
 				to = &barrier{}
@@ -90,7 +90,7 @@ func (c *compiler) rule(r *Rule, number int, line *Line, b *barrier) {
 	}
 }
 
-// onlyEstablished is the reason why what accepts packets is not offloaded as a whole.
+// onlyEstablished is the reason why accepting rules are only partly offloaded.
 const onlyEstablished = "new connections are accepted by the stack, which creates an entry for them"
 
 // stateKnown says for which packets rules about the state of connections are carried out.
@@ -101,8 +101,8 @@ func (s *Setting) stateKnown() string {
 	return "only for packets that open a connection"
 }
 
-// emit adds the entries of a rule. One about the state of connections is a barrier for packets whose state is not known, and
-// says nothing about those of a known state unless it asks for it.
+// emit adds the entries of a rule. A rule that matches a connection state is a barrier for packets of unknown state, and ignores
+// those of a known state that it does not match.
 func (c *compiler) emit(e Entry, is conditions, number int, b *barrier) {
 	if !is.state || is.states == known && e.Verb == Miss { // the same for packets of any state
 		if e.Verb == Miss {
