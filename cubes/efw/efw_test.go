@@ -129,7 +129,7 @@ func TestWhatXDPWouldSkipKeepsRulesInTheStack(t *testing.T) {
 		}
 	}
 	r.Lab.Lab.Run("tc", "qdisc", "add", "dev", "veth2", "root", "tbf", "rate", "1gbit", "burst", "1mb", "latency", "10ms")
-	because("the qdisc tbf of veth2")
+	because("qdisc tbf on veth2")
 	r.Set("DELETE", "f outputs 3", "")
 	because("the cube has none")
 }
