@@ -27,7 +27,7 @@ CAPTURES_SHA256=e54ce8fe13adc5d747be7553513657fae78f796e0bd459e122c280cc06ce4daf
 BUILD_PACKAGES=(clang llvm gcc libc6-dev make pkg-config libyang2-dev libyang2-tools libbpf-dev libndpi-dev
 	linux-libc-dev bpftool iproute2 ethtool iputils-ping tcpdump iperf3 jq clang-format
 	procps util-linux systemd bird2 python3-venv openssl curl ca-certificates git openssh-server openssh-client traceroute
-	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx tshark snmpd haproxy libndpi-bin runc)
+	openvswitch-switch frr nftables iptables ipset ufw fail2ban firewalld dbus dnsmasq-base isc-dhcp-client socat nginx tshark python3-scapy snmpd haproxy libndpi-bin runc)
 KERNEL_PACKAGES=(qemu-system-x86 qemu-system-arm lld kmod e2fsprogs xz-utils)
 BENCH_PACKAGES=(wrk libnetfilter-queue-dev)
 LINT_PACKAGES=(shellcheck protobuf-compiler)
