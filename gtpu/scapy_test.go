@@ -7,6 +7,7 @@ package gtpu
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -40,6 +41,12 @@ type foreign struct {
 	Payload   string
 	Recovery  *uint8
 	Indicated *indicated
+}
+
+// String is readable in a failure.
+func (f foreign) String() string {
+	b, _ := json.Marshal(f)
+	return string(b)
 }
 
 type indicated struct {
@@ -107,7 +114,7 @@ func TestMessagesOfScapyAreRead(t *testing.T) {
 		want := f
 		want.Bytes = ""
 		if got, err := described(Parse(unhex(f.Bytes))); err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s:\n got %+v, %v\nwant %+v", f.Bytes, got, err, want)
+			t.Fatalf("%s:\n got %v, %v\nwant %v", f.Bytes, got, err, want)
 		}
 		kinds[fmt.Sprint(f.Type, len(f.Extensions) > 1, f.Unknown)]++
 	}
@@ -214,7 +221,7 @@ func TestScapyReadsMessages(t *testing.T) {
 	}
 	for i, got := range all {
 		if !reflect.DeepEqual(got, want[i]) {
-			t.Fatalf("%s:\n got %+v\nwant %+v", strings.TrimPrefix(input[i], "frame "), got, want[i])
+			t.Fatalf("%s:\n got %v\nwant %v", strings.TrimPrefix(input[i], "frame "), got, want[i])
 		}
 	}
 }

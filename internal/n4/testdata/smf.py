@@ -2,9 +2,10 @@
 
 """An SMF whose messages are scapy's: smf.py ADDRESS UPF SEED COUNT
 
-It sets up an association, establishes COUNT sessions with random rules, changes all, deletes every second one, and has requests
-refused. It ends when it has got each kind of report. Every message of the UPF has to be made of elements that scapy knows, and
-nothing else. It prints the sessions that are left, as they should be, a JSON object each.
+It sets up an association, updates and releases it, sets up another one, establishes COUNT sessions with random rules, changes
+all, deletes every second one, and has requests refused. It ends when it has got each kind of report. Every message of the UPF
+has to be made of elements that scapy knows, and nothing else. It prints the sessions that are left, as they should be, a JSON
+object each.
 """
 
 import json
@@ -23,8 +24,8 @@ from scapy.contrib.pfcp import (
     IE_OffendingIE, IE_OuterHeaderCreation, IE_OuterHeaderRemoval, IE_PDI, IE_PDNType, IE_PDR_Id, IE_PFCPSMReqFlags, IE_Precedence, IE_QER_Id,
     IE_QFI, IE_QueryURR, IE_RecoveryTimeStamp, IE_RemovePDR, IE_RemoveFAR, IE_ReportingTriggers, IE_SDF_Filter,
     IE_SourceInterface, IE_TransportLevelMarking, IE_UE_IP_Address, IE_UpdateFAR, IE_UpdateForwardingParameters, IE_UpdateQER,
-    IE_UPFunctionFeatures, IE_URR_Id, IE_UsageReportTrigger, IE_VolumeMeasurement, IE_VolumeThreshold, PFCPAssociationSetupRequest,
-    PFCPHeartbeatRequest, PFCPHeartbeatResponse, PFCPNodeReportResponse, PFCPSessionDeletionRequest,
+    IE_UPFunctionFeatures, IE_URR_Id, IE_UsageReportTrigger, IE_VolumeMeasurement, IE_VolumeThreshold, PFCPAssociationReleaseRequest, PFCPAssociationSetupRequest,
+    PFCPAssociationUpdateRequest, PFCPHeartbeatRequest, PFCPHeartbeatResponse, PFCPNodeReportResponse, PFCPSessionDeletionRequest,
     PFCPSessionEstablishmentRequest, PFCPSessionModificationRequest, PFCPSessionReportResponse)
 from scapy.packet import Padding, Raw
 
@@ -266,7 +267,11 @@ def refusals(is_):
 def main():
     count = int(sys.argv[4])
     s.settimeout(1)
-    response = ask(5, PFCPAssociationSetupRequest(IE_list=[IE_NodeId(ipv4=address), recovery, IE_CPFunctionFeatures()]))
+    node, features = IE_NodeId(ipv4=address), IE_CPFunctionFeatures()
+    ask(5, PFCPAssociationSetupRequest(IE_list=[node, recovery]))
+    ask(7, PFCPAssociationUpdateRequest(IE_list=[node, features]))
+    ask(9, PFCPAssociationReleaseRequest(IE_list=[node]))
+    response = ask(5, PFCPAssociationSetupRequest(IE_list=[node, recovery, features]))
     check(one(response, IE_NodeId).ipv4 == upf and one(response, IE_UPFunctionFeatures).FTUP == 1, "node ID or features", response)
     one(ask(1, PFCPHeartbeatRequest(IE_list=[recovery])), IE_RecoveryTimeStamp)
     for cp in range(1, count + 1):
