@@ -146,7 +146,7 @@ func (l Link) advertisement() []byte {
 		autonomous           = 0x40 // the prefix is not on-link (TS 23.501)
 		prefixWords, oneWord = 4, 1 // lengths of options, in 8 bytes
 	)
-	body := make([]byte, 8) // reachable time and retransmission timer: unspecified
+	body := []byte{0, 0, 0, 0, 0, 0, 0, 0} // reachable time and retransmission timer: unspecified
 	body = append(body, prefix, prefixWords, byte(l.Prefix.Bits()), autonomous)
 	body = binary.BigEndian.AppendUint32(body, lifetime)
 	body = binary.BigEndian.AppendUint32(body, lifetime)
