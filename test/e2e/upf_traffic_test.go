@@ -100,7 +100,8 @@ type others struct {
 func (o *others) step(ctx context.Context) error {
 	i := o.first + o.IntN(20)
 	tunnel := smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + o.IntN(100))}), TEID: o.Uint32() | 1, EndMarkers: true}
-	is, err := o.is[i], error(nil)
+	var err error
+	is := o.is[i]
 	switch what := o.IntN(4); {
 	case is == nil:
 		address := netip.AddrFrom4([4]byte{10, 1, 1 + byte(i>>8), byte(i)})
