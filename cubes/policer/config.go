@@ -100,7 +100,7 @@ type contract struct {
 	DSCP        uint8
 	_           uint8
 	Queue       uint32
-	_           [8]uint8
+	Warned      uint64
 }
 
 // noDSCP is POLICER_NO_DSCP.

@@ -200,4 +200,25 @@ PCN_INLINE __s64 policer_take(__u32 algorithm, const struct policer_at *p, __u32
 	}
 }
 
+/* Marks by ECN are apart by the time that the credit lasts, shifted by this. */
+#define POLICER_WARN_SHIFT 3
+
+/* Whether to tell the sender of a packet with ECT(0) to slow down, where `left` is little; `*last` is when one was told last, in 2^-8
+ * ns, or 0. A sender takes 0.7 or 0.5 of its window for any number of marks in a round trip, and what it sends changes a round trip
+ * later: if packets were marked until then, it would do so again. So marks are apart by eight times what the credit lasts: long while
+ * there is much, and ever less if they do not help, as with many senders. */
+PCN_INLINE int policer_warn(__u32 algorithm, __u64 *last,
+			    const volatile struct pcn_bucket_limit *limit, __u64 left, __u64 now)
+{
+	__u64 was = POLICER_ONCE(*last);
+
+	if (algorithm == POLICER_FIXED_WINDOW) /* bytes */
+		left = pcn_bucket_cost(limit, left > limit->burst ? limit->burst : left);
+	now <<= 8;
+	if (was && (now - was) >> POLICER_WARN_SHIFT < left)
+		return 0;
+	POLICER_ONCE(*last) = now; /* of two CPUs at once, both may mark */
+	return 1;
+}
+
 #endif

@@ -25,7 +25,7 @@ enum policer_length { POLICER_FRAME, POLICER_IP };
 /* No DSCP is set. */
 #define POLICER_NO_DSCP 0xff
 
-/* A contract. The control plane writes all but `word`, which it changes only as programs do: by compare-and-swap. */
+/* A contract. The control plane writes all but `warned` and `word`, which it changes only as programs do: by compare-and-swap. */
 struct policer_contract {
 	struct pcn_bucket_limit limit;
 	__u64 quota; /* bytes of a fixed window */
@@ -36,7 +36,7 @@ struct policer_contract {
 	__u8 dscp;   /* of packets that are marked; POLICER_NO_DSCP: they keep theirs */
 	__u8 zero;
 	__u32 queue; /* with POLICER_SHAPE: the class of the queueing discipline */
-	__u8 zero2[8];
+	__u64 warned; /* when a sender was last told to slow down, in 2^-8 ns; 0: never. Programs write it */
 };
 
 /* Packets of a contract. */
@@ -61,7 +61,7 @@ PCN_CONFIG(__u64, window) = 1000000000;
 PCN_CONFIG(enum policer_length, length) = POLICER_FRAME;
 
 /* Takes a packet's bytes from a contract with a rate. Returns the credit left, negative above the rate. */
-PCN_INLINE __s64 policer_limit(struct policer_contract *c, __u32 slot, __u32 bytes)
+PCN_INLINE __s64 policer_limit(struct policer_contract *c, __u32 slot, __u32 bytes, __u64 now)
 {
 	struct policer_at at = { &c->word, NULL, &c->limit, c->quota, window };
 
@@ -70,7 +70,7 @@ PCN_INLINE __s64 policer_limit(struct policer_contract *c, __u32 slot, __u32 byt
 		if (!at.state)
 			return -1;
 	}
-	return policer_take(algorithm, &at, bytes, c->coarse ? pcn_time_coarse() : pcn_time());
+	return policer_take(algorithm, &at, bytes, now);
 }
 
 /* The bytes that a packet counts as. Reads its flow if necessary. */
@@ -89,16 +89,20 @@ PCN_INLINE struct pcn_wire policer_wire(struct CTXTYPE *ctx, const struct pcn_md
 }
 
 /* Marks a packet whose contract has little credit left. Returns 1 if it changed. */
-PCN_INLINE int policer_mark(struct CTXTYPE *ctx, struct pcn_flow *flow,
-			    const struct policer_contract *c)
+PCN_INLINE int policer_mark(struct CTXTYPE *ctx, struct pcn_flow *flow, struct policer_contract *c,
+			    __u64 left, __u64 now)
 {
-	int marked;
+	int marked = 0;
 
 	if (!flow->has)
 		pcn_flow_read(ctx, flow);
 	if (!(flow->has & PCN_FLOW_IP))
 		return 0;
-	marked = pcn_set_ce(ctx, flow);
+	enum pcn_ecn ecn = pcn_ecn(ctx, flow);
+	/* Senders with ECT(1) expect that each packet is marked (RFC 9331). */
+	if (ecn == PCN_ECT_1 ||
+	    (ecn == PCN_ECT_0 && policer_warn(algorithm, &c->warned, &c->limit, left, now)))
+		marked = pcn_set_ce(ctx, flow);
 	if (c->dscp == POLICER_NO_DSCP)
 		return marked;
 	pcn_set_dscp(ctx, flow, c->dscp);
@@ -122,6 +126,7 @@ PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 	__u32 class = md->traffic_class, slot = 0, *known = bpf_map_lookup_elem(&classes, &class);
 	struct pcn_flow flow = {};
 	__s64 left = 0;
+	__u64 now = 0;
 
 	if (known)
 		slot = *known;
@@ -134,7 +139,8 @@ PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 	struct pcn_wire wire = policer_wire(ctx, md, &flow);
 
 	if (action == POLICER_LIMIT || action == POLICER_MARK) {
-		left = policer_limit(c, slot, wire.bytes);
+		now = c->coarse ? pcn_time_coarse() : pcn_time();
+		left = policer_limit(c, slot, wire.bytes, now);
 		reason = POLICER_EXCEEDED;
 	}
 	if (action == POLICER_DROP || left < 0) {
@@ -144,7 +150,8 @@ PCN_INLINE int policer_police(struct CTXTYPE *ctx, struct pcn_md *md)
 	}
 	n->passed.packets += wire.packets;
 	n->passed.bytes += wire.bytes;
-	if (action == POLICER_MARK && (__u64)left < c->near && policer_mark(ctx, &flow, c))
+	if (action == POLICER_MARK && (__u64)left < c->near &&
+	    policer_mark(ctx, &flow, c, left, now))
 		n->marked += wire.packets;
 	policer_shape(ctx, c);
 	return pcn_pkt_pass(ctx, md);

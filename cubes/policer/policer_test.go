@@ -187,16 +187,20 @@ func TestARateChangesUnderTraffic(t *testing.T) {
 					floods.Add(1)
 				}
 			})
-			const changes = 40
-			for i := range changes {
+			flooded := func() {
 				before := floods.Load()
-				l.Set("PUT", "p contract 20", [2]string{high, low}[i%2])
 				netns.Eventually(t, bpftest.Patience, func() error {
 					if floods.Load() < before+2 {
 						return errors.New("no traffic")
 					}
 					return nil
 				})
+			}
+			flooded() // a bucket that is full stays so, with more in it
+			const changes = 40
+			for i := range changes {
+				l.Set("PUT", "p contract 20", [2]string{high, low}[i%2])
+				flooded()
 			}
 			ended.Store(true)
 			traffic.Wait()
@@ -215,30 +219,65 @@ func TestARateChangesUnderTraffic(t *testing.T) {
 	}
 }
 
+// TestPacketsCloseToTheRateAreMarked: with a DSCP and of ECT(1) all, of ECT(0) one for a while.
 func TestPacketsCloseToTheRateAreMarked(t *testing.T) {
-	each(t, `{"contract":[{"traffic-class":20,"action":"MARK","rate-limit":1,"burst-limit":20,"mark-below":50},
+	each(t, `{"contract":[{"traffic-class":20,"action":"MARK","rate-limit":1,"burst-limit":28,"mark-below":75},
 		{"traffic-class":21,"action":"MARK","rate-limit":1,"burst-limit":20,"mark-below":50,"mark-dscp":10}]}`, func(t *testing.T, l *bpftest.Lab) {
-		// The burst is 2,500 bytes: after the third frame less than half of it is left.
 		expect := func(what string, frame, want []byte) {
 			t.Helper()
 			if outcome, got := l.RunBytes("veth1", frame); outcome.Verdict != "pass" || string(got) != string(want) {
 				t.Errorf("%s: %+v\n% x, want\n% x", what, outcome, got[:24], want[:24])
 			}
 		}
-		expect("with much credit", tos(20, 0x29), tos(20, 0x29))
-		expect("with much credit", tos(20, 0x29), tos(20, 0x29))
-		expect("ECT(1)", tos(20, 0x29), tos(20, 0x2b))
+		// The burst is 3,500 bytes: after the second frame less than three quarters of it are left.
+		expect("with much credit", tos(20, 0x2a), tos(20, 0x2a))
 		expect("ECT(0)", tos(20, 0x2a), tos(20, 0x2b))
+		expect("ECT(0), just after another", tos(20, 0x2a), tos(20, 0x2a))
+		expect("ECT(1)", tos(20, 0x29), tos(20, 0x2b))
+		expect("ECT(1), just after another", tos(20, 0x29), tos(20, 0x2b))
+		expect("CE", tos(20, 0x2b), tos(20, 0x2b))
 		expect("without ECN", tos(20, 0x28), tos(20, 0x28))
 		fate(t, l, "above the rate", tos(20, 0x29), "exceeded")
-		counted(t, l, "contract 20", counts{5, 5 * size, 1, size, 2})
+		counted(t, l, "contract 20", counts{7, 7 * size, 1, size, 3})
 
+		// Here it is 2,500 bytes, and less than half of it is left after the third frame.
 		expect("with much credit", tos(21, 0xb8), tos(21, 0xb8))
 		expect("with much credit", tos(21, 0xb8), tos(21, 0xb8))
 		expect("with a DSCP", tos(21, 0xb8), tos(21, 10<<2))
 		expect("with a DSCP, ECT(0)", tos(21, 0xba), tos(21, 10<<2|3))
 		counted(t, l, "contract 21", counts{4, 4 * size, 0, 0, 2})
 	})
+}
+
+// TestMarksAreApart by eight times what the credit lasts, with each algorithm.
+func TestMarksAreApart(t *testing.T) {
+	for _, algorithm := range algorithms {
+		t.Run(algorithm, func(t *testing.T) {
+			l := bpftest.New(t, bpftest.Options{Hosts: 1})
+			// 5,000 bytes a second, of which 10,000 may pass at once or in a window; all packets are close to the rate.
+			policed(l, fmt.Sprintf(`{"algorithm":%q,"window":2000,"contract":[{"traffic-class":20,"action":"MARK","rate-limit":40,"burst-limit":80,"mark-below":100}]}`,
+				algorithm))
+			marked := func() bool {
+				outcome, got := l.RunBytes("veth1", tos(20, 0x2a))
+				return outcome.Verdict == "pass" && string(got) == string(tos(20, 0x2b))
+			}
+			begin := time.Now()
+			if first := marked(); !first && !marked() { // a bucket may be full for one packet
+				t.Fatal("no packet is marked")
+			}
+			for left := 10_000 - 3*size; left >= 1500; left -= size { // 1,500 bytes last 300 ms
+				if marked() && time.Since(begin) < 2*time.Second {
+					t.Errorf("a second packet is marked %s after the first, with %d bytes left", time.Since(begin), left)
+				}
+			}
+			netns.Eventually(t, bpftest.Patience, func() error {
+				if !marked() {
+					return errors.New("no packet is marked again")
+				}
+				return nil
+			})
+		})
+	}
 }
 
 func TestIPPacketsCountWithoutTheirFrame(t *testing.T) {

@@ -169,7 +169,7 @@ func (w *writing) write(slot uint32, is contract) error {
 	}
 	row := &rows[slot]
 	was := *row
-	if is.Word = was.Word; is == was {
+	if is.Word, is.Warned = was.Word, was.Warned; is == was {
 		return nil
 	}
 	if err := w.fit(slot, row, was.Limit, is); err != nil {
@@ -184,7 +184,7 @@ func (w *writing) write(slot uint32, is contract) error {
 	return nil
 }
 
-// store writes all of a contract but its word, which packets change.
+// store writes all of a contract but what packets change.
 func store(row *contract, is contract) {
 	row.Limit, row.Quota, row.Near = is.Limit, is.Quota, is.Near
 	row.Action, row.Coarse, row.DSCP, row.Queue = is.Action, is.Coarse, is.DSCP, is.Queue

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/need"
+	"github.com/polycube/polycube/test/pace"
 )
 
 // megabits is the rate of the tests, and burst a tenth of what it carries in a second, in bytes.
@@ -38,9 +40,9 @@ func queued(t *testing.T, contract string) *bpftest.Lab {
 	return l
 }
 
-// goodput is what one connection of TCP from host 2 to host 1 gets, as a share of the rate, in frames. It is measured for a
-// while, when the first burst is over.
-func goodput(t *testing.T, l *bpftest.Lab) float64 {
+// goodput is what one connection of TCP from host 2 to host 1 gets, as a share of the rate, in frames. It is measured for some
+// seconds at the rate, after others.
+func goodput(t *testing.T, l *bpftest.Lab, after, seconds float64) float64 {
 	t.Helper()
 	var listener net.Listener
 	l.Hosts[1].Must(func() (err error) {
@@ -64,29 +66,49 @@ func goodput(t *testing.T, l *bpftest.Lab) float64 {
 		return err
 	})
 	defer func() { _ = c.Close() }()
-	_ = c.SetReadDeadline(time.Now().Add(2 * bpftest.Patience))
-	if _, err := io.CopyN(io.Discard, c, 2*burst); err != nil {
+	const frame, payload, rate = 1514, 1448, megabits * 1_000_000 / 8
+	_ = c.SetReadDeadline(time.Now().Add(2*bpftest.Patience + 4*time.Duration((after+seconds)*1e9)))
+	if _, err := io.CopyN(io.Discard, c, int64(after*rate)); err != nil {
 		t.Fatal(err)
 	}
-	const n = 3 * megabits * 1_000_000 / 8 // of three seconds
 	begin := time.Now()
-	if _, err := io.CopyN(io.Discard, c, n); err != nil {
+	if _, err := io.CopyN(io.Discard, c, int64(seconds*rate)); err != nil {
 		t.Fatal(err)
 	}
-	const frame, payload = 1514, 1448
-	return n * frame / payload / time.Since(begin).Seconds() / (megabits * 1_000_000 / 8)
+	return seconds * frame / payload / time.Since(begin).Seconds()
 }
 
 // TestTimedTCPGetsTheRateOfItsQueue, where a limit without a queue leaves it much less.
 func TestTimedTCPGetsTheRateOfItsQueue(t *testing.T) {
-	limit := goodput(t, queued(t, fmt.Sprintf(`"action":"LIMIT","rate-limit":%d,"burst-limit":%d`, megabits*1000, burst*8/1000)))
+	limit := goodput(t, queued(t, fmt.Sprintf(`"action":"LIMIT","rate-limit":%d,"burst-limit":%d`, megabits*1000, burst*8/1000)), 0.2, 3)
 	l := queued(t, `"action":"SHAPE","queue":"1:a"`)
-	shape := goodput(t, l)
+	shape := goodput(t, l, 0.2, 3)
 	t.Logf("of the rate, TCP gets %.3f with SHAPE, and %.3f with LIMIT", shape, limit)
 	if shape < 0.95 || shape > 1.02 {
 		t.Errorf("TCP gets %.3f of the rate of its queue, want 0.95 to 1.02", shape)
 	}
 	if class := l.Lab.Run("tc", "-s", "class", "show", "dev", "veth1"); !strings.Contains(class, "class htb 1:a") || strings.Contains(class, "Sent 0 bytes") {
 		t.Errorf("no packet has waited in the class:\n%s", class)
+	}
+}
+
+// TestMarksKeepTCPAtTheRate: one connection whose ends understand ECN and are 40 ms apart gets its rate by marks.
+func TestMarksKeepTCPAtTheRate(t *testing.T) {
+	need.Features(t, need.Netem)
+	if !pace.OwnClock() {
+		t.Skip("needs a clock that stands still while others use the processor: go run ./test/kernels/cmd/kernels -own-clock")
+	}
+	share := func(delay int, contract string) float64 {
+		l := queued(t, fmt.Sprintf(`"rate-limit":%d,"burst-limit":%d,%s`, megabits*1000, burst*8/1000, contract))
+		for _, h := range l.Hosts {
+			h.Run("sysctl", "-qw", "net.ipv4.tcp_ecn=1", "net.ipv4.tcp_congestion_control=cubic")
+		}
+		l.Hosts[0].Run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", fmt.Sprintf("%dms", delay), "limit", "100000")
+		of := goodput(t, l, 5, 20)
+		t.Logf("at %d ms TCP gets %.3f of the rate: %s", delay, of, l.Read("p contract 0"))
+		return of
+	}
+	if of := share(40, `"action":"MARK"`); of < 0.95 || of > 1.02 {
+		t.Errorf("TCP gets %.3f of the rate, want 0.95 to 1.02", of)
 	}
 }

@@ -39,6 +39,8 @@ type machine struct {
 	// within is when the machine is stopped, whatever it does.
 	within time.Duration
 	cables []cable
+	// ownClock has the time of the machine be that of the instructions it has executed.
+	ownClock bool
 	// used is the time of a processor that the machine took.
 	used time.Duration
 }
@@ -65,6 +67,9 @@ func (m *machine) args() []string {
 	args := append(emulator(m.arch, m.kernel, m.path("initrd")), "-smp", "2", "-m", "6000")
 	for _, disk := range []string{m.root, m.kernel.modules, m.tree} { // in the order of guest.RootDisk and the others
 		args = append(args, "-drive", "format=raw,if=virtio,snapshot=on,file="+disk)
+	}
+	if m.ownClock {
+		args = append(args, "-icount", "shift=3,sleep=off") // 8 ns each; where all processors wait, the time of the next event comes at once
 	}
 	for n, c := range m.cables {
 		args = append(args, c.args(n)...)

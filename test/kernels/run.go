@@ -36,6 +36,8 @@ type Options struct {
 	// Cables is the number of cables between the two machines of a kernel: the netdevs eth0, eth1 and so on of both. The
 	// other end of eth0 is the last one.
 	Cables int
+	// OwnClock has the clocks of machines stand still while the host does something else.
+	OwnClock bool
 	// Modules are loaded in place of those of other runs, if there are any.
 	Modules []string
 	// Packages are in the root in addition to those of all runs.
@@ -106,7 +108,7 @@ func (c *Cache) Run(ctx context.Context, o Options) (reports []Report, err error
 				return nil, err
 			}
 			machines[i] = append(machines[i], machine{arch: c.arch, kernel: files[i], root: root, tree: tree, init: built.init, dir: dir, within: o.Within,
-				cables: cables(scratch, i, n, o.Cables)})
+				cables: cables(scratch, i, n, o.Cables), ownClock: o.OwnClock})
 		}
 	}
 	return o.bootAll(ctx, machines), ctx.Err()

@@ -14,6 +14,9 @@ import (
 // Variable is the environment variable with the factor: how many times longer than elsewhere a test waits.
 const Variable = "POLYCUBE_TIME_SCALE"
 
+// OwnClockVariable is the environment variable that is set where the machine's clock stands still while its host does something else.
+const OwnClockVariable = "POLYCUBE_OWN_CLOCK"
+
 var factor = mustParse(os.Getenv(Variable))
 
 // mustParse exits if the factor is invalid: the deadlines would not be those intended.
@@ -41,3 +44,7 @@ func Stretch(d time.Duration) time.Duration { return time.Duration(float64(d) * 
 
 // Slow reports whether deadlines are stretched on this machine.
 func Slow() bool { return factor > 1 }
+
+// OwnClock reports whether the machine's clock stands still while its host does something else, so that tests can compare rates with
+// its time.
+func OwnClock() bool { return os.Getenv(OwnClockVariable) != "" }

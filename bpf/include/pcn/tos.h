@@ -51,6 +51,22 @@ PCN_INLINE void pcn_set_dscp(struct CTXTYPE *ctx, const struct pcn_flow *flow, _
 			      (*first & ~bpf_htons(0x3f << shift)) | bpf_htons(dscp << shift));
 }
 
+/* What a packet says about its ends (RFC 3168, RFC 9331). */
+enum pcn_ecn {
+	PCN_NOT_ECT, /* they do not understand ECN */
+	PCN_ECT_1,   /* they do, and slow down by how many packets are marked */
+	PCN_ECT_0,   /* they do */
+	PCN_CE,	     /* it met congestion already */
+};
+
+/* What an IP packet says about ECN; PCN_NOT_ECT of others. */
+PCN_INLINE enum pcn_ecn pcn_ecn(struct CTXTYPE *ctx, const struct pcn_flow *flow)
+{
+	__be16 *first = pcn_tos_at(ctx, flow);
+
+	return first ? bpf_ntohs(*first) >> pcn_tos_shift(flow) & 3 : PCN_NOT_ECT;
+}
+
 /* Marks an IP packet as one that met congestion, if its ends understand ECN. Returns 1, or 0: it stays as it is. */
 PCN_INLINE int pcn_set_ce(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 {

@@ -5,6 +5,7 @@
 //	kernels [-kernels 6.1,6.12] short            the named tests
 //	kernels [-kernels all] long                  everything that needs no clock
 //	kernels -kernels 6.12 test cubes/nat [TEST...]
+//	kernels -kernels 6.12 -own-clock test cubes/policer TestMarksKeepTCPAtTheRate
 //	kernels -kernels 6.12 exec COMMAND           a shell command in the checkout
 //	kernels -kernels 6.12 -v evnf                a chain of network functions on two machines, behind netdevs of virtio
 //	kernels [-cuts 20] [-seed N] powercut        cut the power of a machine with a store, and look what is left
@@ -37,7 +38,7 @@ type flags struct {
 	scale                         float64
 	side                          int
 	within                        time.Duration
-	refresh, verbose              bool
+	refresh, verbose, ownClock    bool
 	cuts                          int
 	seed                          uint64
 }
@@ -52,6 +53,7 @@ func main() {
 	flag.IntVar(&f.side, "side", 2, "how many machines run side by side; each keeps a processor busy")
 	flag.DurationVar(&f.within, "within", 0, "when a machine is stopped (default: 15m for short, 60m otherwise)")
 	flag.BoolVar(&f.refresh, "refresh", false, "ask apt which kernels there are, even if it was asked lately")
+	flag.BoolVar(&f.ownClock, "own-clock", false, "the machine's clock stands still while the host does something else, for tests of rates")
 	flag.BoolVar(&f.verbose, "v", false, "print what programs write")
 	flag.IntVar(&f.cuts, "cuts", 20, "powercut: how often the power goes, for each way to mount the file system")
 	flag.Uint64Var(&f.seed, "seed", uint64(time.Now().UnixNano()), "powercut: repeats the choices of a run")
@@ -106,7 +108,11 @@ func run(ctx context.Context, f flags, args []string) error {
 	}
 	o := kernels.Options{
 		Checkout: ".", Scratch: f.cache, Kernels: wanted, Jobs: jobs, Side: f.side, Within: f.limit(args[0]), Progress: os.Stderr,
-		Env: []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64), need.Variable + "=" + need.List()},
+		Env:      []string{pace.Variable + "=" + strconv.FormatFloat(f.scale, 'g', -1, 64), need.Variable + "=" + need.List()},
+		OwnClock: f.ownClock,
+	}
+	if f.ownClock {
+		o.Env = append(o.Env, pace.OwnClockVariable+"=1")
 	}
 	switch args[0] {
 	case "evnf":
