@@ -12,6 +12,7 @@ deps-kernels: deps
 
 test-kernels: deps-kernels build ## run the tests on each kernel that apt offers, in an emulator (hours)
 	$(kernels) long
+	$(GO) run ./test/kernels/cmd/kernels $(KERNELS_FLAGS) -kernels 6.12 -own-clock test cubes/policer TestMarksKeepTCPAtTheRate
 
 test-kernels-short: deps-kernels build ## run some of them on 6.1 and 6.12 (10 minutes)
 	$(kernels) short
