@@ -44,6 +44,9 @@ type associations struct {
 	outOfService bool
 }
 
+// errOutOfService refuses an association after Leave.
+var errOutOfService = &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the UPF is taken out of service"}
+
 // maxPeers is the number of associations.
 const maxPeers = 1024
 
@@ -125,7 +128,7 @@ func (s *associations) associationSetup(m *incoming) error {
 		return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the address is not allowed"}
 	}
 	if s.outOfService {
-		return &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the UPF is taken out of service"}
+		return errOutOfService
 	}
 	if s.peers[node] == nil && len(s.peers) >= maxPeers {
 		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
@@ -145,6 +148,11 @@ func (s *associations) associationSetup(m *incoming) error {
 		}
 	}
 	return s.leaveAll(node, "a new association", retained, func() {
+		if s.outOfService { // since the request has come
+			s.dissolve(node)
+			s.refuse(m, 0, errOutOfService)
+			return
+		}
 		s.associate(node, netip.AddrPortFrom(from, s.config.PeerPort), recovery)
 		list := []*ie.IE{s.nodeID(from), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(s.recovery), s.features()}
 		if retained != nil {
@@ -231,13 +239,20 @@ func (s *associations) associationRelease(m *incoming) error {
 	if err != nil {
 		return err
 	}
-	// After a crash, what is left of its sessions is found by the association that is not there.
-	delete(s.peers, p.Node)
-	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(p.Node)})
+	s.dissolve(p.Node)
 	return s.leaveAll(p.Node, "the release of the association", nil, func() {
 		s.log.Info("N4 association released", "node", p.Node, "peer", p.Addr)
 		s.reply(m, 0, ie.CauseRequestAccepted, []*ie.IE{s.nodeID(p.Addr), ie.NewCause(ie.CauseRequestAccepted)})
 	})
+}
+
+// dissolve removes an association. After a crash, what is left of its sessions is found by the association that is not there.
+func (s *keeper) dissolve(node string) {
+	if s.peers[node] == nil {
+		return
+	}
+	delete(s.peers, node)
+	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(node)})
 }
 
 // setUp sets up an association with a configured SMF, unless there is one: a request would remove its sessions.
@@ -279,7 +294,15 @@ func (s *associations) setUpAnswered(addr netip.AddrPort, m *incoming) error {
 	if was := s.peers[node]; was != nil && was.Addr != addr.Addr() {
 		return fmt.Errorf("node %s has an association from %v", node, was.Addr)
 	}
-	return s.leaveAll(node, "a new association", nil, func() { s.associate(node, addr, recovery) })
+	return s.leaveAll(node, "a new association", nil, func() {
+		if !s.outOfService {
+			s.associate(node, addr, recovery)
+			return
+		}
+		// Leave was called while the request was on its way. The SMF has an association now, and this end has none.
+		s.dissolve(node)
+		s.askToRelease(node, addr)
+	})
 }
 
 // causeOf returns the cause of a response. Those to heartbeats have none.
@@ -296,16 +319,21 @@ func causeOf(m *incoming) uint8 {
 }
 
 // Leave asks all SMFs to release their associations, before the UPF is taken out of service, and accepts no others any more.
-func (s *Server) Leave() error {
-	return s.do(func() {
-		s.outOfService = true
-		for _, p := range s.peers {
-			ies := encode([]*ie.IE{s.nodeID(p.Addr), ie.NewPFCPAssociationReleaseRequest(1, 0)})
-			s.ask(p.requests(), message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {
-				if err != nil {
-					s.log.Warn("N4 association update", "node", p.Node, "peer", p.Addr, "error", err)
-				}
-			})
+func (s *Server) Leave() error { return s.do(s.retire) }
+
+func (s *associations) retire() {
+	s.outOfService = true
+	for _, p := range s.peers {
+		s.askToRelease(p.Node, p.requests())
+	}
+}
+
+// askToRelease asks an SMF to release its association.
+func (s *associations) askToRelease(node string, addr netip.AddrPort) {
+	ies := encode([]*ie.IE{s.nodeID(addr.Addr()), ie.NewPFCPAssociationReleaseRequest(1, 0)})
+	s.ask(addr, message.MsgTypeAssociationUpdateRequest, false, 0, ies, func(_ *incoming, err error) {
+		if err != nil {
+			s.log.Warn("N4 association update", "node", node, "peer", addr, "error", err)
 		}
 	})
 }

@@ -157,6 +157,54 @@ func TestAnAssociationIsSetUpWithAConfiguredSMF(t *testing.T) {
 	}
 }
 
+// TestLeaveWhileAnAssociationIsSetUp: the SMF accepts a request that was on its way when the UPF left. It is asked to release the
+// association, and this end has none, also after a restart.
+func TestLeaveWhileAnAssociationIsSetUp(t *testing.T) {
+	at := netip.AddrPortFrom(loopback(), Port)
+	b := start(t, func(c *Config) { c.Peers, c.T1 = []netip.AddrPort{at}, time.Minute }) // sent once
+	eventually(t, "a request on its way", func() bool { return b.status().Pending == 1 })
+	if err := b.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	var request uint32
+	if err := b.do(func() { request = b.sequence }); err != nil {
+		t.Fatal(err)
+	}
+	m := b.stranger(at)
+	b.inbox <- datagram{at, bytesOf(t, message.NewAssociationSetupResponse(request, m.NodeID(), ie.NewCause(ie.CauseRequestAccepted), ie.NewRecoveryTimeStamp(time.Now())))}
+	b.await(m, "an Association Update Request", func(is message.Message) bool {
+		u, ok := is.(*message.AssociationUpdateRequest)
+		return ok && u.PFCPAssociationReleaseRequest != nil
+	})
+	if is := b.status(); len(is.Peers) != 0 {
+		t.Errorf("after Leave there is %+v", is.Peers)
+	}
+	b.config.Peers = nil
+	b.restart()
+	if is := b.status(); len(is.Peers) != 0 {
+		t.Errorf("after a restart there is %+v", is.Peers)
+	}
+}
+
+// TestLeaveWhileFormerSessionsAreRemoved: the new association that waits for that is refused, and the former one ends.
+func TestLeaveWhileFormerSessionsAreRemoved(t *testing.T) {
+	b := start(t, slow)
+	m := b.smf()
+	b.many(m, 0, 4*maxBatch)
+	g := b.gate(m)
+	answer := make(chan error, 1)
+	go func() { _, err := m.Associate(b.context()); answer <- err }()
+	eventually(t, "a batch", func() bool { return g.held.Load() > 0 })
+	b.retire() // the server is in the batch that is held
+	g.open()
+	if err := <-answer; refused(t, err).Cause != ie.CauseRequestRejected {
+		t.Error(err)
+	}
+	if is := b.status(); len(is.Peers) != 0 || is.Sessions != 0 {
+		t.Errorf("after Leave there is %+v", is)
+	}
+}
+
 // await returns the first request of the UPF that is expected.
 func (b *bench) await(m *smf.SMF, what string, expected func(message.Message) bool) message.Message {
 	b.t.Helper()
