@@ -47,9 +47,6 @@ type associations struct {
 // errOutOfService refuses an association after Leave.
 var errOutOfService = &rules.RefusalError{Cause: ie.CauseRequestRejected, Why: "the UPF is taken out of service"}
 
-// maxPeers is the number of associations.
-const maxPeers = 1024
-
 // features are the UP function features that are implemented (TS 29.244 8.2.25): DDND and FTUP, EMPU and FRRT, MNOP, and
 // UEIP if there are pools.
 func (s *endpoint) features() *ie.IE {
@@ -130,8 +127,10 @@ func (s *associations) associationSetup(m *incoming) error {
 	if s.outOfService {
 		return errOutOfService
 	}
-	if s.peers[node] == nil && len(s.peers) >= maxPeers {
-		return &rules.RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: "too many associations"}
+	if s.peers[node] == nil {
+		if err := s.admit(from); err != nil {
+			return err
+		}
 	}
 	var retained func(*session) bool
 	if was := s.peers[node]; was != nil {
@@ -196,7 +195,7 @@ func (s *associations) associate(node string, addr netip.AddrPort, recovery uint
 	now := time.Now()
 	p := &peer{Node: node, Addr: addr.Addr(), Port: addr.Port(), Recovery: recovery, Since: now, answered: now}
 	s.locate(p)
-	s.peers[node] = p
+	s.enlist(p)
 	s.keep(p)
 	s.log.Info("N4 association set up", "node", node, "peer", addr)
 	s.after(s.config.Heartbeat, func() { s.beat(p) })
@@ -246,11 +245,21 @@ func (s *associations) associationRelease(m *incoming) error {
 	})
 }
 
+// enlist has an association, in the place of the node's former one.
+func (s *keeper) enlist(p *peer) {
+	if was := s.peers[p.Node]; was != nil {
+		s.senders.remove(was.Addr)
+	}
+	s.peers[p.Node] = p
+	s.senders.add(p.Addr)
+}
+
 // dissolve removes an association. After a crash, what is left of its sessions is found by the association that is not there.
 func (s *keeper) dissolve(node string) {
 	if s.peers[node] == nil {
 		return
 	}
+	s.senders.remove(s.peers[node].Addr)
 	delete(s.peers, node)
 	s.writes = append(s.writes, store.Write{Bucket: store.Peers, Key: []byte(node)})
 }

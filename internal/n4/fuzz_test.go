@@ -44,6 +44,7 @@ func FuzzMessages(f *testing.F) {
 		// A new transaction for each message, and nothing that adds up.
 		s.received, s.requests, s.timers, s.out, s.writes = newReceived(), map[uint32]*request{}, nil, nil, nil
 		clear(s.peers)
+		clear(s.senders)
 		receive := func(b []byte) {
 			s.receive(datagram{at, b})
 			s.commit()

@@ -85,6 +85,7 @@ func (s *Server) receive(d datagram) {
 		}
 	}()
 	m, err := parse(d)
+	s.countStranger(d.peer.Addr(), m, err)
 	if m == nil {
 		s.counters.malformed++
 		return
@@ -101,12 +102,15 @@ func (s *Server) receive(d datagram) {
 	case !request:
 		s.answered(m)
 	case m.kind == message.MsgTypeHeartbeatRequest:
-		if err == nil {
-			s.heartbeatRequest(m)
+		if err != nil {
+			s.counters.malformed++
+			return
 		}
+		s.heartbeatRequest(m)
 	case s.repeated(m):
 		s.counters.repeated++
 	case err != nil || session && !m.hasSEID:
+		s.counters.malformed++
 		s.refuse(m, 0, &rules.RefusalError{Cause: ie.CauseInvalidLength, Why: fmt.Sprint(err)})
 	default:
 		s.request(m)
@@ -118,7 +122,9 @@ func (s *Server) request(m *incoming) {
 	var err error
 	switch m.kind {
 	case message.MsgTypeAssociationSetupRequest:
-		err = s.associationSetup(m)
+		if err = s.associationSetup(m); err != nil {
+			s.countStranger(m.from.Addr(), m, err)
+		}
 	case message.MsgTypeAssociationUpdateRequest:
 		err = s.associationUpdate(m)
 	case message.MsgTypeAssociationReleaseRequest:

@@ -9,7 +9,7 @@
 //
 // A session belongs to the association of the SMF that has established it: only the address of that association, and that
 // of the session's CP F-SEID, can change it. N4 has no authentication (TS 33.501 leaves that to the network), so
-// Config.Allowed should name the SMFs. An SMF that does not answer heartbeats is reported as down; its sessions are kept
+// Config.Allowed should name the SMFs. No sender can take all associations, or have the requests of others forgotten. An SMF that does not answer heartbeats is reported as down; its sessions are kept
 // until it releases its association, sets up a new one, or has a new recovery time stamp.
 //
 // Sessions that end with an association, or with a set of sessions (FQ-CSID), are removed in batches, between which other messages are answered. The SMF gets its response

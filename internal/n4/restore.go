@@ -43,13 +43,16 @@ func (s *keeper) load() error {
 	if err := s.store.Each(store.Peers, s.loadPeer); err != nil {
 		return err
 	}
-	if err := s.store.Each(store.Answers, s.loadAnswer); err != nil {
+	if err := s.store.Each(store.Sessions, s.loadSession); err != nil {
 		return err
 	}
-	slices.SortFunc(s.received.order, func(a, b transactionKey) int {
-		return s.received.responses[a].at.Compare(s.received.responses[b].at)
-	})
-	return s.store.Each(store.Sessions, s.loadSession)
+	err = s.store.Each(store.Answers, s.loadAnswer)
+	for _, order := range s.received.order {
+		slices.SortFunc(order, func(a, b transactionKey) int {
+			return s.received.responses[a].at.Compare(s.received.responses[b].at)
+		})
+	}
+	return err
 }
 
 func (s *keeper) loadPeer(_, value []byte) error {
@@ -58,7 +61,7 @@ func (s *keeper) loadPeer(_, value []byte) error {
 		return fmt.Errorf("association: %w", err)
 	}
 	s.locate(p)
-	s.peers[p.Node] = p
+	s.enlist(p)
 	return nil
 }
 
@@ -68,8 +71,7 @@ func (s *keeper) loadAnswer(key, value []byte) error {
 		return fmt.Errorf("response of %d bytes: %w", len(value), err)
 	}
 	at := time.Unix(0, int64(binary.BigEndian.Uint64(value)))
-	s.received.responses[k] = &response{bytes: append([]byte(nil), value[8:]...), at: at, durable: true}
-	s.received.order = append(s.received.order, k)
+	s.received.add(k, &response{bytes: append([]byte(nil), value[8:]...), at: at, durable: true, of: s.rememberedFor(k.peer.Addr())})
 	return nil
 }
 

@@ -60,7 +60,8 @@ func New(c Config, data DataPlane) (*Server, error) {
 	s.config, s.log, s.inbox, s.counters = c, c.Log, make(chan datagram, 16*maxBatch), newCounters()
 	// An SMF may remember requests of the program before this one: new ones must not seem to be repeated.
 	s.received, s.requests, s.sequence = newReceived(), map[uint32]*request{}, firstSequence()
-	s.data, s.sessions, s.resources, s.peers = data, newSessions(), newResources(&c, data), map[string]*peer{}
+	s.senders = senders{}
+	s.data, s.sessions, s.resources, s.peers = data, newSessions(s.senders), newResources(&c, data), map[string]*peer{}
 	s.leaving = map[string]*leaving{}
 	s.touched, s.dirty = map[uint64]struct{}{}, map[uint64]struct{}{}
 	s.buffers.New = func() any { b := make([]byte, maxDatagram); return &b }
@@ -168,6 +169,7 @@ func (s *Server) begin() {
 	for _, addr := range s.config.Peers {
 		s.setUp(addr)
 	}
+	s.forgetOften()
 	unfinished := map[string]bool{}
 	for _, is := range s.sessions.byNumber {
 		if s.left(is) {

@@ -86,16 +86,19 @@ type sessions struct {
 	byTunnel map[rules.Tunnel]uint64
 	byCP     map[cpSession]uint64
 	byNode   map[string]map[uint64]struct{}
+	// senders counts them by the addresses of their CP F-SEIDs, too.
+	senders senders
 }
 
-func newSessions() sessions {
+func newSessions(of senders) sessions {
 	return sessions{map[uint64]*session{}, map[uint64]uint64{}, map[uint32]uint64{}, map[uint32]uint64{}, map[rules.Tunnel]uint64{},
-		map[cpSession]uint64{}, map[string]map[uint64]struct{}{}}
+		map[cpSession]uint64{}, map[string]map[uint64]struct{}{}, of}
 }
 
 // add makes a session known.
 func (all *sessions) add(s *session) {
 	all.byNumber[s.Number] = s
+	all.senders.add(s.CP)
 	if !s.leaving {
 		all.bySEID[s.SEID] = s.Number
 	}
@@ -120,6 +123,7 @@ func (all *sessions) add(s *session) {
 // remove forgets a session, but not what another one has by now.
 func (all *sessions) remove(s *session) {
 	delete(all.byNumber, s.Number)
+	all.senders.remove(s.CP)
 	delete(all.bySEID, s.SEID)
 	forget(all.byCP, cpSession{s.Node, s.CPSEID}, s.Number)
 	delete(all.byNode[s.Node], s.Number)

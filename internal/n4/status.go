@@ -26,9 +26,9 @@ type Status struct {
 	Pending int
 	// Requests are those of SMFs that were answered, Asked own ones; a Cause of 0 is no response.
 	Requests, Asked []MessageCount
-	// Repeated are requests that were received again, Malformed messages that were not parsed, Unexpected responses to no
-	// request, Lost messages that found the inbox full, Unsent messages that the socket refused, Panics errors of decoders.
-	Repeated, Malformed, Unexpected, Lost, Unsent, Panics, Notices uint64
+	// Repeated are requests that were received again, Malformed messages that were not parsed, Strangers messages from addresses
+	// without an association that did not set up one (heartbeats excepted), Unexpected responses to no request, Lost messages that found the inbox full, Unsent messages that the socket refused, Panics errors of decoders.
+	Repeated, Malformed, Strangers, Unexpected, Lost, Unsent, Panics, Notices uint64
 }
 
 // PeerStatus is an SMF.
@@ -56,9 +56,9 @@ type result struct {
 
 // counters are those of messages. The reader writes lost, the owner of the state all others.
 type counters struct {
-	requests, asked                                          map[result]uint64
-	repeated, malformed, unexpected, unsent, panics, notices uint64
-	lost                                                     atomic.Uint64
+	requests, asked                                                     map[result]uint64
+	repeated, malformed, strangers, unexpected, unsent, panics, notices uint64
+	lost                                                                atomic.Uint64
 }
 
 func newCounters() counters {
@@ -84,7 +84,7 @@ func (s *Server) Status() (Status, error) {
 		is = Status{
 			Address: s.Addr(), Recovery: s.recovery, Sessions: len(s.sessions.byNumber), Addresses: len(s.resources.addresses),
 			GuaranteedUp: s.resources.gbr.Up, GuaranteedDown: s.resources.gbr.Down, Pending: len(s.requests),
-			Requests: counts(c.requests), Asked: counts(c.asked), Repeated: c.repeated, Malformed: c.malformed, Unexpected: c.unexpected,
+			Requests: counts(c.requests), Asked: counts(c.asked), Repeated: c.repeated, Malformed: c.malformed, Strangers: c.strangers, Unexpected: c.unexpected,
 			Lost: c.lost.Load(), Unsent: c.unsent, Panics: c.panics, Notices: c.notices,
 		}
 		for _, p := range s.peers {

@@ -17,8 +17,9 @@ import (
 	"github.com/polycube/polycube/internal/n4/store"
 )
 
-// maxReceived is the number of requests that are remembered. The oldest are forgotten first.
-const maxReceived = 1 << 18
+// maxReceived is the number of requests that are remembered, and maxStrange the number of those of strangers. If there are too many, the
+// oldest one of the address that has sent the most is forgotten.
+const maxReceived, maxStrange = 1 << 18, 1 << 13
 
 // transactions are those with requests of SMFs, and with own ones. writes are records to be written: of responses that are
 // forgotten, and of associations.
@@ -28,6 +29,7 @@ type transactions struct {
 	requests map[uint32]*request
 	sequence uint32
 	writes   []store.Write
+	senders  senders
 }
 
 // transactionKey identifies a request.
@@ -59,50 +61,102 @@ type response struct {
 	bytes   []byte
 	at      time.Time
 	durable bool
+	of      netip.Addr
 }
 
-// received are the requests that were received lately.
+// received are the requests that were received lately, and their order by the address that has sent them. Those of strangers are of the
+// zero address.
 type received struct {
-	responses map[transactionKey]*response
-	order     []transactionKey
+	responses    map[transactionKey]*response
+	order        map[netip.Addr][]transactionKey
+	max, strange int
 }
 
-func newReceived() received { return received{responses: map[transactionKey]*response{}} }
+func newReceived() received {
+	return received{map[transactionKey]*response{}, map[netip.Addr][]transactionKey{}, maxReceived, maxStrange}
+}
+
+func (all *received) add(key transactionKey, r *response) {
+	all.responses[key] = r
+	all.order[r.of] = append(all.order[r.of], key)
+}
+
+// most is the address that has sent the most.
+func (all *received) most() (is netip.Addr) {
+	most := 0
+	for of, order := range all.order {
+		if len(order) > most {
+			is, most = of, len(order)
+		}
+	}
+	return is
+}
 
 // remembered is the time that a response is kept: longer than any peer retransmits with our timers.
 func (s *transactions) remembered() time.Duration {
 	return 2 * s.config.T1 * time.Duration(s.config.N1+1)
 }
 
+// rememberedFor is the address that a request is remembered for.
+func (s *transactions) rememberedFor(a netip.Addr) netip.Addr {
+	if s.known(a) {
+		return a
+	}
+	return netip.Addr{}
+}
+
 // repeated reports whether a request was received before, and answers it again. A new one is remembered.
 func (s *transactions) repeated(m *incoming) bool {
 	now := time.Now()
-	s.forget(now)
 	key := transactionKey{m.from, m.sequence, m.kind}
 	if r := s.received.responses[key]; r != nil {
-		if r.bytes != nil {
-			s.send(m.from, r.bytes, true)
+		if now.Sub(r.at) < s.remembered() {
+			if r.bytes != nil {
+				s.send(m.from, r.bytes, true)
+			}
+			return true
 		}
-		return true
+		s.forgetOld(r.of, now)
 	}
-	s.received.responses[key] = &response{at: now}
-	s.received.order = append(s.received.order, key)
+	of := s.rememberedFor(m.from.Addr())
+	s.forgetOld(of, now)
+	switch all := &s.received; {
+	case !of.IsValid() && len(all.order[of]) >= all.strange:
+		s.forgetFirst(of)
+	case len(all.responses) >= all.max:
+		s.forgetFirst(all.most())
+	}
+	s.received.add(key, &response{at: now, of: of})
 	return false
 }
 
-// forget removes responses that are old, or too many.
-func (s *transactions) forget(now time.Time) {
-	r := &s.received
-	for len(r.order) > 0 {
-		first := r.responses[r.order[0]]
-		if len(r.order) < maxReceived && now.Sub(first.at) < s.remembered() {
-			return
-		}
-		if first.durable {
-			s.writes = append(s.writes, store.Write{Bucket: store.Answers, Key: r.order[0].bytes()})
-		}
-		delete(r.responses, r.order[0])
-		r.order = r.order[1:]
+// forgetOften forgets the old requests of all addresses.
+func (s *transactions) forgetOften() {
+	now := time.Now()
+	for of := range s.received.order {
+		s.forgetOld(of, now)
+	}
+	s.after(s.remembered(), s.forgetOften)
+}
+
+// forgetOld forgets the old requests of an address.
+func (s *transactions) forgetOld(of netip.Addr, now time.Time) {
+	all := &s.received
+	for len(all.order[of]) > 0 && now.Sub(all.responses[all.order[of][0]].at) >= s.remembered() {
+		s.forgetFirst(of)
+	}
+}
+
+// forgetFirst forgets the oldest request of an address, which has one.
+func (s *transactions) forgetFirst(of netip.Addr) {
+	all := &s.received
+	key := all.order[of][0]
+	if all.responses[key].durable {
+		s.writes = append(s.writes, store.Write{Bucket: store.Answers, Key: key.bytes()})
+	}
+	delete(all.responses, key)
+	if all.order[of] = all.order[of][1:]; len(all.order[of]) == 0 {
+		delete(all.order, of)
 	}
 }
 

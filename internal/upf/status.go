@@ -53,6 +53,8 @@ func table(is n4.Status, to io.Writer) error {
 	fmt.Fprintf(w, "device addresses\t%d\n", is.Addresses)
 	fmt.Fprintf(w, "guaranteed kbit/s\t%d up, %d down\n", is.GuaranteedUp, is.GuaranteedDown)
 	fmt.Fprintf(w, "pending requests\t%d\n", is.Pending)
+	fmt.Fprintf(w, "malformed messages\t%d\n", is.Malformed)
+	fmt.Fprintf(w, "strangers' messages\t%d\n", is.Strangers)
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "association\taddress\tstate\tsessions\tsince")
 	for _, p := range is.Peers {
@@ -97,7 +99,7 @@ func collect(is n4.Status, to sidecar.Metrics) {
 		to.Counter(metricAsked, m.Count, m.Message, strconv.Itoa(int(m.Cause)))
 	}
 	for outcome, n := range map[string]uint64{
-		"repeated": is.Repeated, "malformed": is.Malformed, "unexpected": is.Unexpected, "lost": is.Lost, "unsent": is.Unsent, "panic": is.Panics,
+		"repeated": is.Repeated, "malformed": is.Malformed, "stranger": is.Strangers, "unexpected": is.Unexpected, "lost": is.Lost, "unsent": is.Unsent, "panic": is.Panics,
 	} {
 		to.Counter(metricOther, n, outcome)
 	}

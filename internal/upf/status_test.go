@@ -98,7 +98,7 @@ func TestTheStatusIsShown(t *testing.T) {
 	if err := show(false, &text); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`address +127\.0\.0\.1:\d+`, "sessions +1", "device addresses +1", "guaranteed kbit/s +8 up, 16 down",
+	for _, line := range []string{`address +127\.0\.0\.1:\d+`, "sessions +1", "device addresses +1", "guaranteed kbit/s +8 up, 16 down", "malformed messages +0", "strangers' messages +0",
 		"association +address +state +sessions +since", `smf\.example +127\.0\.0\.1 +UP +1 +\d{4}-.*`} {
 		if !regexp.MustCompile("(?m)^" + line + "$").Match(text.Bytes()) {
 			t.Errorf("no line %q in\n%s", line, &text)
@@ -170,7 +170,7 @@ func TestMetrics(t *testing.T) {
 		"polycube_upf_sessions 1", "polycube_upf_addresses 1", `polycube_upf_guaranteed_bytes_per_second{direction="up"} 1000`, `polycube_upf_guaranteed_bytes_per_second{direction="down"} 2000`,
 		`polycube_upf_association_up{node="smf.example"} 1`, `polycube_upf_association_sessions{node="smf.example"} 1`,
 		`polycube_upf_requests_total{cause="1",message="association-setup"} 1`, `polycube_upf_requests_total{cause="1",message="session-establishment"} 1`,
-		`polycube_upf_messages_total{outcome="malformed"} 0`,
+		`polycube_upf_messages_total{outcome="malformed"} 0`, `polycube_upf_messages_total{outcome="stranger"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("no line %s in\n%s", line, text)
