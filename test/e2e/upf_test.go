@@ -24,7 +24,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
+	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
@@ -52,6 +54,8 @@ type core struct {
 	session  *smf.Session
 	// reported is what usage reports have said, in order.
 	reported []smf.Usage
+	// packets: the session's URR measures packets, too, from its beginning.
+	packets bool
 }
 
 // newCore starts the daemon with its cubes, and polycube-upf; the SMF has set up its association.
@@ -235,28 +239,28 @@ func (c *core) download(want []byte) {
 	}
 }
 
-// interfaceBytes are the bytes that the phone has sent and got.
-func (c *core) interfaceBytes() (up, down uint64) {
+// interfaceCounts are the bytes and packets that the phone has sent and got.
+func (c *core) interfaceCounts() (is smf.Usage) {
 	c.t.Helper()
 	c.ran.Must(func() error {
 		link, err := netlink.LinkByName("phone")
 		if err == nil {
 			n := link.Attrs().Statistics
-			up, down = n.TxBytes, n.RxBytes
+			is = smf.Usage{Total: n.TxBytes + n.RxBytes, Up: n.TxBytes, Down: n.RxBytes, UpPackets: n.TxPackets, DownPackets: n.RxPackets}
 		}
 		return err
 	})
-	return up, down
+	return is
 }
 
 // remove deletes the session, and compares all reports with what the phone has sent and got.
 func (c *core) remove() {
 	c.t.Helper()
-	var up, down uint64
+	var want smf.Usage
 	c.eventually(func() error { // until no packet is on its way
-		u, d := c.interfaceBytes()
-		if u != up || d != down {
-			up, down = u, d
+		is := c.interfaceCounts()
+		if is != want {
+			want = is
 			return errors.New("packets still come")
 		}
 		return nil
@@ -286,9 +290,13 @@ func (c *core) remove() {
 		}
 		numbers[r.Sequence] = true
 		sum.Up, sum.Down, sum.Total = sum.Up+r.Up, sum.Down+r.Down, sum.Total+r.Total
+		sum.UpPackets, sum.DownPackets = sum.UpPackets+r.UpPackets, sum.DownPackets+r.DownPackets
 	}
-	if sum.Up != up || sum.Down != down || sum.Total != up+down {
-		c.t.Errorf("%d bytes up and %d down were reported, %d and %d went through the phone's interface: %+v", sum.Up, sum.Down, up, down, c.reported)
+	if !c.packets {
+		want.UpPackets, want.DownPackets = 0, 0
+	}
+	if sum != want {
+		c.t.Errorf("reported were %+v, and through the phone's interface went %+v: %+v", sum, want, c.reported)
 	}
 }
 
@@ -319,6 +327,112 @@ func TestAMobileCoreCountsEachByteOnce(t *testing.T) {
 			t.Errorf("%d reports: %+v", len(c.reported), c.reported)
 		}
 	})
+}
+
+// takeAll takes all that clients send to a port of the server; the result has the number of bytes of each.
+func (c *core) takeAll(port string) <-chan int64 {
+	taken := make(chan int64, 1)
+	c.dn.Must(func() error {
+		l, err := net.Listen("tcp", port)
+		if err != nil {
+			return err
+		}
+		c.t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				n, _ := io.Copy(io.Discard, conn) // the client compares
+				_ = conn.Close()
+				taken <- n
+			}
+		}()
+		return nil
+	})
+	return taken
+}
+
+// upload has the phone send content to a port of the server.
+func (c *core) upload(port string, content []byte) {
+	c.t.Helper()
+	c.ran.Must(func() error {
+		conn, err := net.DialTimeout("tcp", webServer+port, patience)
+		if err != nil {
+			return err
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		_, err = conn.Write(content)
+		return errors.Join(err, conn.Close())
+	})
+}
+
+// bundle sends messages from a base station as one superframe, as GSO of UDP makes them.
+func (c *core) bundle(m gtpu.Message, messages int) {
+	c.t.Helper()
+	b, err := m.Append(nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.ran.Must(func() error {
+		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(gNB1+":0")), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(n3Address+":2152")))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var failed error
+		err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, len(b)) })
+		if err = errors.Join(err, failed); err == nil {
+			_, err = conn.Write(bytes.Repeat(b, messages))
+		}
+		return err
+	})
+}
+
+// TestSegmentsOfSuperframesAreCounted as on the wire, bytes and packets in both directions: the TCP of the server sends superframes. A
+// superframe of several messages from a base station is dropped, and not counted.
+func TestSegmentsOfSuperframesAreCounted(t *testing.T) {
+	t.Parallel()
+	c := newCore(t, "TC")
+	c.dn.Run("ethtool", "-K", "eth0", "tx", "on", "tso", "on", "gso", "on")
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
+	c.serve(content)
+	taken := c.takeAll(":81")
+	c.attach()
+	c.packets = true
+	c.modify(ie.NewUpdateQER(ie.NewQERID(1), ie.NewMBR(10_000_000, 10_000_000)), smf.URR{ID: 1, Triggers: [2]byte{2}, Threshold: 1 << 30, Packets: true}.Update())
+	c.ran.Reaches(t, patience, webServer)
+	c.download(content)
+	c.upload(":81", content)
+	select {
+	case n := <-taken:
+		if n != int64(len(content)) {
+			t.Errorf("the server has got %d bytes of %d", n, len(content))
+		}
+	case <-time.After(patience):
+		t.Error("the server has not got all that the phone sends")
+	}
+	if cut := strings.TrimSpace(c.Do("u show messages segmented")); cut == "0" {
+		t.Error("no superframe has come: the server has sent none")
+	}
+	c.ran.Run("ethtool", "-K", "eth0", "tx", "on", "gso", "on", "tx-udp-segmentation", "on")
+	packet := mobile.Datagram(ueAddress, webServer, 1000, 9, make([]byte, 100), 0)
+	c.bundle(gtpu.Message{Type: gtpu.PDU, TEID: c.phone.Uplink, Payload: packet}, 10)
+	c.eventually(func() error {
+		if n := c.Stats("u").Fate(t, "superframe"); n != 1 {
+			return fmt.Errorf("%d superframes of messages were dropped, want 1", n)
+		}
+		return nil
+	})
+	c.remove()
+	if last := c.reported[len(c.reported)-1]; last.DownPackets < uint64(len(content)/1400) || last.UpPackets < uint64(len(content)/1400) {
+		t.Errorf("%+v are no counts of segments", last)
+	}
 }
 
 // TestACoreSurvivesEachOfItsParts: the session and its counts survive the crash of polycube-upf, of the daemon, and of both.

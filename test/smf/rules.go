@@ -184,7 +184,9 @@ type URR struct {
 	TimeThreshold    time.Duration
 	TimeQuota        time.Duration
 	Duration         bool
-	More             []*ie.IE
+	// Packets: packets are measured, too.
+	Packets bool
+	More    []*ie.IE
 }
 
 // Create returns a Create URR.
@@ -199,6 +201,10 @@ func (u URR) ies() []*ie.IE {
 		duration = 1
 	}
 	list := []*ie.IE{ie.NewURRID(u.ID), ie.NewMeasurementMethod(0, 1, duration), ie.NewReportingTriggers(u.Triggers[0], u.Triggers[1])}
+	if u.Packets {
+		const mnop = 1 << 4
+		list = append(list, ie.NewMeasurementInformation(mnop))
+	}
 	if u.Period != 0 {
 		list = append(list, ie.NewMeasurementPeriod(u.Period))
 	}

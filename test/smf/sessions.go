@@ -119,7 +119,9 @@ type Usage struct {
 	URR, Sequence   uint32
 	Trigger         [3]byte
 	Total, Up, Down uint64
-	Seconds         uint32
+	// UpPackets and DownPackets are 0 if the URR does not measure packets.
+	UpPackets, DownPackets uint64
+	Seconds                uint32
 }
 
 // ReadUsage reads the IE of a usage report.
@@ -141,6 +143,7 @@ func ReadUsage(i *ie.IE) (Usage, error) {
 			var v *ie.VolumeMeasurementFields
 			if v, err = x.VolumeMeasurement(); err == nil {
 				u.Total, u.Up, u.Down = v.TotalVolume, v.UplinkVolume, v.DownlinkVolume
+				u.UpPackets, u.DownPackets = v.UplinkNumberOfPackets, v.DownlinkNumberOfPackets
 			}
 		case ie.DurationMeasurement:
 			u.Seconds, err = x.ValueAsUint32()
