@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,7 +97,7 @@ func TestAnUpgradeBreaksNoConnection(t *testing.T) {
 	kinds := sessionTypes()
 	eachBalancer(t, kinds, func(t *testing.T, b balancer, kind string) {
 		m := newMachine(t)
-		m.bin = baseline(t)
+		m.bin = filepath.Join(baseline(t, "nat"), "polycubed")
 		f := newFarm(t, m, kind, farm{balancer: b, services: farmServices, protocols: farmProtocols, serve: serveProtocols})
 		c := f.openAll(300)
 		c.during("with the older daemon", func() { f.add(3) })

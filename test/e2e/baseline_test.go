@@ -24,10 +24,10 @@ const (
 	sessionRoom = 250_000
 )
 
-// baseline is an older polycubed. The test is skipped if the history of the repository is not there.
-func baseline(t *testing.T) string {
+// baseline is a folder with older programs, for tests of a subject. The test is skipped if the history of the repository is not there.
+func baseline(t *testing.T, subject string) string {
 	t.Helper()
-	cmd := exec.Command(filepath.Join("..", "..", "scripts", "baseline.sh"))
+	cmd := exec.Command(filepath.Join("..", "..", "scripts", "baseline.sh"), subject)
 	var exit *exec.ExitError
 	out, err := cmd.Output()
 	switch {
@@ -38,7 +38,7 @@ func baseline(t *testing.T) string {
 	case err != nil:
 		t.Fatalf("building an older polycubed: %v", err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "polycubed")
+	return strings.TrimSpace(string(out))
 }
 
 // sessionTypes are all types of cubes in the long form.
@@ -56,7 +56,7 @@ func TestAnUpgradeLosesNoSession(t *testing.T) {
 	for _, kind := range sessionTypes() {
 		t.Run(kind, func(t *testing.T) {
 			m := newMachine(t)
-			m.bin = baseline(t)
+			m.bin = filepath.Join(baseline(t, "nat"), "polycubed")
 			hosts := twoSides(m)
 			d := m.Start()
 			d.natRouter(kind, sessionRoom, hosts)
@@ -92,7 +92,7 @@ func TestAnUpgradeLosesNoSession(t *testing.T) {
 func TestAnUpgradeKeepsTheStateOfConnections(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.bin = baseline(t)
+	m.bin = filepath.Join(baseline(t, "nat"), "polycubed")
 	lan, wan := m.lab.Host("lan0", "10.0.0.2/24"), m.lab.Host("wan0", "203.0.113.2/24")
 	m.lab.Run("ip", "addr", "add", "10.0.0.1/24", "dev", "lan0")
 	m.lab.Run("ip", "addr", "add", "203.0.113.1/24", "dev", "wan0")

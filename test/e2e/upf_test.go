@@ -54,6 +54,8 @@ type core struct {
 	session  *smf.Session
 	// reported is what usage reports have said, in order.
 	reported []smf.Usage
+	// folder has the polycube-upf that is started; "": the one that is tested.
+	folder string
 	// packets: the session's URR measures packets, too, from its beginning.
 	packets bool
 }
@@ -67,8 +69,18 @@ func newCore(t *testing.T, typ string) *core {
 // newCoreOf has tables of some sizes.
 func newCoreOf(t *testing.T, typ, sizes string) *core {
 	t.Helper()
+	return newCoreWith(t, typ, sizes, "")
+}
+
+// newCoreWith runs the programs of a folder; "": those that are tested.
+func newCoreWith(t *testing.T, typ, sizes, folder string) *core {
+	t.Helper()
 	program(t, "polycube-upf")
-	c := &core{t: t, daemon: start(t)}
+	m := newMachine(t)
+	if folder != "" {
+		m.bin = filepath.Join(folder, "polycubed")
+	}
+	c := &core{t: t, daemon: m.Start(), folder: folder}
 	options := []netns.Option{netns.WithoutTxChecksum(), netns.WithGRO()}
 	c.ran, c.dn = c.lab.Host("veth1", "", options...), c.lab.Host("veth2", "", options...)
 	c.lab.Run("ethtool", "-K", "veth1", "tx", "off")
@@ -110,7 +122,11 @@ func (c *core) startUPF() {
 	c.t.Helper()
 	control := filepath.Join(c.dir, "upf.sock")
 	c.said = &output.Buffer{}
-	c.upf = c.lab.Command(program(c.t, "polycube-upf"), "--cube", "u", "--address", upfAddress, "--pool", "10.1.0.0/16", "--socket", c.socket(),
+	path := program(c.t, "polycube-upf")
+	if c.folder != "" {
+		path = filepath.Join(c.folder, "polycube-upf")
+	}
+	c.upf = c.lab.Command(path, "--cube", "u", "--address", upfAddress, "--pool", "10.1.0.0/16", "--socket", c.socket(),
 		"--bpffs", c.pins, "--state-dir", filepath.Join(c.dir, "upf"), "--control", control, "--heartbeat", "1s", "--t1", "1s")
 	c.upf.Stdout, c.upf.Stderr = c.said, c.said
 	if err := c.upf.Start(); err != nil {

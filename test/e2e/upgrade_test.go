@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A daemon is killed, and the next one has another version of a service: different code, map layout or model, or
-// without the service. Traffic continues throughout, and counts are preserved.
+// without the service; or it is of another version itself. Traffic continues throughout, and counts are preserved.
 
 package e2e
 
@@ -204,6 +204,56 @@ func TestUpgradesOfAServiceUnderTraffic(t *testing.T) {
 			}
 			if left, err := filepath.Glob(filepath.Join(m.pins, "cubes", "*")); err != nil || len(left) != 1 {
 				t.Errorf("maps are left: %v %v", left, err)
+			}
+		})
+	}
+}
+
+// TestAnUpgradeLosesNoPhone: an older polycubed and an older polycube-upf are replaced under traffic, in either order. No session is lost, the
+// phone loses no packet, and each of its bytes is reported. New programs work with old ones meanwhile.
+func TestAnUpgradeLosesNoPhone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		kind        string
+		daemonFirst bool
+	}{{"TC", false}, {"XDP_DRV", true}} {
+		t.Run(tt.kind, func(t *testing.T) {
+			t.Parallel()
+			c := newCoreWith(t, tt.kind, "max-sessions=1000 max-rules=4000", baseline(t, "upf"))
+			c.attach()
+			const others = 300
+			c.establish(1000, 1000+others)
+			c.ran.Reaches(t, patience, webServer)
+			end := c.numbers().stream(5)
+			daemon := func() {
+				c.Kill9()
+				c.bin = ""
+				c.daemon = c.Start()
+			}
+			upf := func() {
+				c.killUPF()
+				c.folder = ""
+				c.startUPF()
+			}
+			steps := []func(){upf, daemon}
+			if tt.daemonFirst {
+				steps = []func(){daemon, upf}
+			}
+			for _, step := range steps {
+				c.modifyAfter(step)
+				if n := c.upfStatus().Sessions; n != others+1 {
+					t.Errorf("there are %d sessions, want %d", n, others+1)
+				}
+			}
+			if devices := strings.Count(c.Do("u show device -json"), `"tunnel-endpoint"`); devices != others+1 {
+				t.Errorf("the cube has %d devices, want %d", devices, others+1)
+			}
+			if err := inOrder(end()); err != nil {
+				t.Error(err)
+			}
+			c.remove()
+			if held := c.daemon.out.String(); strings.Contains(held, "could not be restored") {
+				t.Errorf("the daemon has not taken over all cubes:\n%s", tail(held, 20))
 			}
 		})
 	}
