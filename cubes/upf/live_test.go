@@ -7,6 +7,7 @@ package upf_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,53 @@ func TestMorePacketsDoNotWait(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestSoManyPacketsWaitByDefault: 512 of a rule, and 64 MB in all. Both limits are reached, and what is above them is counted.
+func TestSoManyPacketsWaitByDefault(t *testing.T) {
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) {
+			const perRule, above, room = 512, 10, 64 << 20
+			c := newCore(t, bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2}), "")
+			wires := c.Wires()
+			frame := func(i int) []byte {
+				return network(mobile.Datagram(server, fmt.Sprintf("10.1.1.%d", i), 53, 1000, make([]byte, 1472), 0))
+			}
+			fit := room / len(frame(0))
+			b := c.tables.Begin()
+			for i := range fit/perRule + 1 {
+				s := &pdusession.Session{IPv4: netip.AddrFrom4([4]byte{10, 1, 1, byte(i)}), Rules: []pdusession.Rule{{ID: 1, Forward: pdusession.Forward{Action: pdusession.Wait}}}}
+				if _, err := b.Put(nil, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := b.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range fit/perRule + 1 {
+				for range perRule + above {
+					if err := wires[1].Send(frame(i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				sent := (i + 1) * (perRule + above)
+				netns.Eventually(t, bpftest.Patience, func() error {
+					waiting, over, full := c.Read("u buffer packets"), c.Read("u buffer overflowed"), c.Fates("u")["queue-full"]
+					want, many := (i+1)*perRule, "0"
+					if want > fit { // a packet that finds no room leaves its place to another one of its rule
+						want, many = fit, fmt.Sprint(uint64(sent-fit)-full)
+					}
+					if waiting != fmt.Sprint(want) || over != many || many == "0" && full != uint64(above*(i+1)) {
+						return fmt.Errorf("of %d packets %s wait, %s were too many in all and %d for their rules, want %d and %s", sent, waiting, over, full, want, many)
+					}
+					return nil
+				})
+			}
+			if over := c.Read("u buffer overflowed"); over == "0" {
+				t.Error("no packet was too many")
+			}
+		})
+	}
 }
 
 func TestTablesOfACubeThatIsGoneAreNotCurrent(t *testing.T) {

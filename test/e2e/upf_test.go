@@ -7,7 +7,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,9 +22,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
-	"golang.org/x/sys/unix"
 
-	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/test/mobile"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/output"
@@ -345,112 +341,6 @@ func TestAMobileCoreCountsEachByteOnce(t *testing.T) {
 	})
 }
 
-// takeAll takes all that clients send to a port of the server; the result has the number of bytes of each.
-func (c *core) takeAll(port string) <-chan int64 {
-	taken := make(chan int64, 1)
-	c.dn.Must(func() error {
-		l, err := net.Listen("tcp", port)
-		if err != nil {
-			return err
-		}
-		c.t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				n, _ := io.Copy(io.Discard, conn) // the client compares
-				_ = conn.Close()
-				taken <- n
-			}
-		}()
-		return nil
-	})
-	return taken
-}
-
-// upload has the phone send content to a port of the server.
-func (c *core) upload(port string, content []byte) {
-	c.t.Helper()
-	c.ran.Must(func() error {
-		conn, err := net.DialTimeout("tcp", webServer+port, patience)
-		if err != nil {
-			return err
-		}
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		_, err = conn.Write(content)
-		return errors.Join(err, conn.Close())
-	})
-}
-
-// bundle sends messages from a base station as one superframe, as GSO of UDP makes them.
-func (c *core) bundle(m gtpu.Message, messages int) {
-	c.t.Helper()
-	b, err := m.Append(nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.ran.Must(func() error {
-		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(gNB1+":0")), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(n3Address+":2152")))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		raw, err := conn.SyscallConn()
-		if err != nil {
-			return err
-		}
-		var failed error
-		err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT, len(b)) })
-		if err = errors.Join(err, failed); err == nil {
-			_, err = conn.Write(bytes.Repeat(b, messages))
-		}
-		return err
-	})
-}
-
-// TestSegmentsOfSuperframesAreCounted as on the wire, bytes and packets in both directions: the TCP of the server sends superframes. A
-// superframe of several messages from a base station is dropped, and not counted.
-func TestSegmentsOfSuperframesAreCounted(t *testing.T) {
-	t.Parallel()
-	c := newCore(t, "TC")
-	c.dn.Run("ethtool", "-K", "eth0", "tx", "on", "tso", "on", "gso", "on")
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB
-	c.serve(content)
-	taken := c.takeAll(":81")
-	c.attach()
-	c.packets = true
-	c.modify(ie.NewUpdateQER(ie.NewQERID(1), ie.NewMBR(10_000_000, 10_000_000)), smf.URR{ID: 1, Triggers: [2]byte{2}, Threshold: 1 << 30, Packets: true}.Update())
-	c.ran.Reaches(t, patience, webServer)
-	c.download(content)
-	c.upload(":81", content)
-	select {
-	case n := <-taken:
-		if n != int64(len(content)) {
-			t.Errorf("the server has got %d bytes of %d", n, len(content))
-		}
-	case <-time.After(patience):
-		t.Error("the server has not got all that the phone sends")
-	}
-	if cut := strings.TrimSpace(c.Do("u show messages segmented")); cut == "0" {
-		t.Error("no superframe has come: the server has sent none")
-	}
-	c.ran.Run("ethtool", "-K", "eth0", "tx", "on", "gso", "on", "tx-udp-segmentation", "on")
-	packet := mobile.Datagram(ueAddress, webServer, 1000, 9, make([]byte, 100), 0)
-	c.bundle(gtpu.Message{Type: gtpu.PDU, TEID: c.phone.Uplink, Payload: packet}, 10)
-	c.eventually(func() error {
-		if n := c.Stats("u").Fate(t, "superframe"); n != 1 {
-			return fmt.Errorf("%d superframes of messages were dropped, want 1", n)
-		}
-		return nil
-	})
-	c.remove()
-	if last := c.reported[len(c.reported)-1]; last.DownPackets < uint64(len(content)/1400) || last.UpPackets < uint64(len(content)/1400) {
-		t.Errorf("%+v are no counts of segments", last)
-	}
-}
-
 // TestACoreSurvivesEachOfItsParts: the session and its counts survive the crash of polycube-upf, of the daemon, and of both.
 func TestACoreSurvivesEachOfItsParts(t *testing.T) {
 	onEachUserPlane(t, func(t *testing.T, c *core) {
@@ -503,115 +393,4 @@ func TestACubeThatIsMadeAgainGetsItsSessions(t *testing.T) {
 	c.Do("attach u r1:p1")
 	c.ran.Reaches(t, patience, webServer)
 	c.modify(ie.NewQueryURR(ie.NewURRID(1)))
-}
-
-// numbered sends numbered datagrams to the phone, and returns how often each has come.
-type numbered struct {
-	in, out *net.UDPConn
-}
-
-func (c *core) numbers() *numbered {
-	n := &numbered{}
-	c.ran.Must(func() (err error) {
-		n.in, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
-		return err
-	})
-	c.dn.Must(func() (err error) {
-		n.out, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
-		return err
-	})
-	mobile.Room(c.t, n.in)
-	c.t.Cleanup(func() { _ = errors.Join(n.in.Close(), n.out.Close()) })
-	return n
-}
-
-// send sends the datagrams from first to last, at most 50 in a millisecond.
-func (n *numbered) send(first, last uint32) {
-	b := make([]byte, 100)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for i := first; i < last; i++ {
-		binary.BigEndian.PutUint32(b, i)
-		_, _ = n.out.Write(b) // the phone counts them
-		if i%50 == 49 {
-			<-tick.C
-		}
-	}
-}
-
-// read returns the numbers that come until want of them have, or none does for two seconds.
-func (n *numbered) read(want int, each func(read int)) (got []uint32) {
-	b := make([]byte, 200)
-	for len(got) < want {
-		_ = n.in.SetReadDeadline(time.Now().Add(2 * time.Second))
-		if _, err := n.in.Read(b); err != nil {
-			break
-		}
-		got = append(got, binary.BigEndian.Uint32(b))
-		each(len(got))
-	}
-	return got
-}
-
-// TestAPhoneIsHandedOver loses no packet, gets none twice, and gets those of each station in order; the old one gets its End
-// Marker after the last.
-func TestAPhoneIsHandedOver(t *testing.T) {
-	onEachUserPlane(t, func(t *testing.T, c *core) {
-		c.attach()
-		c.ran.Reaches(t, patience, webServer)
-		n := c.numbers()
-		const packets = 50_000
-		start, sent := time.Now(), make(chan time.Duration, 1)
-		go func() {
-			n.send(0, packets)
-			sent <- time.Since(start)
-		}()
-		got := n.read(packets, func(read int) {
-			if read != packets/4 {
-				return
-			}
-			c.two.Expect(c.phone, 2049)
-			c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB2), TEID: 2049, EndMarkers: true}.Update())
-		})
-		t.Logf("%.0f packets a second", packets/(<-sent).Seconds())
-		if err := movedInOrder(packets, got); err != nil {
-			t.Error(err)
-		}
-		c.eventually(func() error {
-			if ends := c.one.Ends(); !slices.Equal(ends, []uint32{1025}) {
-				return fmt.Errorf("the old station has got End Markers %v", ends)
-			}
-			return nil
-		})
-		if late := c.one.AfterEnd(); late > 0 {
-			t.Errorf("%d packets came to the old station after its End Marker", late)
-		}
-		c.two.Take(c.phone)
-		c.ran.Reaches(t, patience, webServer)
-	})
-}
-
-// TestAPhoneIsPaged: packets wait while it sleeps, the SMF is told once, and then all of them come, in order.
-func TestAPhoneIsPaged(t *testing.T) {
-	onEachUserPlane(t, func(t *testing.T, c *core) {
-		c.attach()
-		c.ran.Reaches(t, patience, webServer)
-		c.modify(smf.FAR{ID: 2, Action: smf.Buffer | smf.Notify}.Update())
-		n := c.numbers()
-		n.send(0, 300)
-		c.asked(func(m *message.SessionReportRequest) bool {
-			if m.DownlinkDataReport == nil {
-				return false
-			}
-			id, err := m.DownlinkDataReport.PDRID()
-			return err == nil && id == 2
-		})
-		c.modify(smf.FAR{ID: 2, Action: smf.Forward, Destination: ie.DstInterfaceAccess, Peer: netip.MustParseAddr(gNB1), TEID: 1025}.Update())
-		go n.send(300, 500) // not more than there is room for, in case they all wait
-		got := n.read(500, func(int) {})
-		go n.send(500, 2000)
-		if err := inOrder(2000, append(got, n.read(1500, func(int) {})...)); err != nil {
-			t.Error(err)
-		}
-	})
 }

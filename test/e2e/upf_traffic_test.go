@@ -13,6 +13,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,11 +68,12 @@ func inOrder(sent uint32, got []uint32) error {
 // movedInOrder says what is wrong with the numbers that have come from the first until a number from one base station, and from
 // there on from another one: each station's are in order, though both may come at the same time.
 func movedInOrder(sent uint32, got []uint32) error {
-	moved := uint32(math.MaxUint32) // no number above it came before a lower one
-	for i := 1; i < len(got); i++ {
-		if got[i] < got[i-1] {
-			moved = min(moved, got[i-1])
+	moved, lowest := uint32(math.MaxUint32), uint32(math.MaxUint32) // moved is the first number that came before a lower one
+	for _, number := range slices.Backward(got) {
+		if number > lowest {
+			moved = min(moved, number)
 		}
+		lowest = min(lowest, number)
 	}
 	if moved == math.MaxUint32 {
 		return inOrder(sent, got)
@@ -204,7 +206,10 @@ func TestTheOrderOfAHandover(t *testing.T) {
 		{[]uint32{0, 1, 2, 3, 4, 5}, true},
 		{[]uint32{0, 1, 3, 2, 4, 5}, true},
 		{[]uint32{0, 3, 1, 4, 2, 5}, true},
+		{[]uint32{0, 1, 4, 5, 2, 3}, true},
+		{[]uint32{0, 4, 1, 2, 5, 3}, true},
 		{[]uint32{0, 2, 1, 3, 5, 4}, false},
+		{[]uint32{0, 1, 4, 5, 3, 2}, false},
 		{[]uint32{0, 3, 2, 1, 4, 5}, false},
 		{[]uint32{0, 1, 3, 2, 4}, false},
 		{[]uint32{0, 1, 3, 2, 2, 4, 5}, false},

@@ -87,7 +87,7 @@ func Room(c *net.UDPConn) error {
 	raw, err := c.SyscallConn()
 	if err == nil {
 		var failed error
-		err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+		err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20) })
 		err = errors.Join(err, failed)
 	}
 	if err != nil {
