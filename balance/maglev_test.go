@@ -5,8 +5,10 @@ package balance
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/polycube/polycube/test/repeat"
 )
@@ -76,17 +78,27 @@ func moved(was, is []uint32, except uint32) (count int) {
 	return count
 }
 
+// changes is how many single changes of a set the tests make for each size of tables.
+func changes() int {
+	if os.Getenv("POLYCUBE_SOAK") != "" {
+		return 2000
+	}
+	return 150
+}
+
 func TestARemovedServerMovesFewSlotsOfOthers(t *testing.T) {
 	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
 	for _, weight := range []uint32{1, 100} {
 		for _, size := range []int{largeSlots, 65537} {
-			members := randomMembers(r, 100, weight)
-			was := owners(members, size)
-			for range 10 {
-				i := r.IntN(len(members))
-				is := owners(slices.Concat(members[:i], members[i+1:]), size)
-				if n := moved(was, is, members[i].Server); float64(n) > 0.008*float64(size) {
-					t.Errorf("%d slots, weights to %d: a removed server moved %d slots of others", size, weight, n)
+			for n := 0; n < changes(); n += 15 {
+				members := randomMembers(r, 100, weight)
+				was := owners(members, size)
+				for range 15 {
+					i := r.IntN(len(members))
+					is := owners(slices.Concat(members[:i], members[i+1:]), size)
+					if n := moved(was, is, members[i].Server); n > size*8/1000 {
+						t.Errorf("%d slots, weights to %d: a removed server moved %d slots of others", size, weight, n)
+					}
 				}
 			}
 		}
@@ -95,8 +107,6 @@ func TestARemovedServerMovesFewSlotsOfOthers(t *testing.T) {
 
 func TestAWeightMovesItsShare(t *testing.T) {
 	r := rand.New(rand.NewPCG(repeat.Seed(t), 1))
-	members := randomMembers(r, 100, 100)
-	was := owners(members, largeSlots)
 	slotsOf := func(owner []uint32, server uint32) (n int) {
 		for _, o := range owner {
 			if o == server {
@@ -105,17 +115,40 @@ func TestAWeightMovesItsShare(t *testing.T) {
 		}
 		return n
 	}
-	excess := 0
-	for range 10 {
-		changed := slices.Clone(members)
-		m := &changed[r.IntN(len(changed))]
-		m.Weight = 1 + r.Uint32N(200)
-		is := owners(changed, largeSlots)
-		share := slotsOf(is, m.Server) - slotsOf(was, m.Server)
-		excess += moved(was, is, 0) - max(share, -share)
+	for _, size := range []int{largeSlots, 65537} {
+		for n := 0; n < changes(); n += 15 {
+			members := randomMembers(r, 100, 100)
+			was := owners(members, size)
+			for range 15 {
+				changed := slices.Clone(members)
+				m := &changed[r.IntN(len(changed))]
+				before := m.Weight
+				m.Weight = 1 + r.Uint32N(200)
+				is := owners(changed, size)
+				share := slotsOf(is, m.Server) - slotsOf(was, m.Server)
+				if excess := moved(was, is, 0) - max(share, -share); excess > size*8/1000 {
+					t.Errorf("%d slots: a weight that changed from %d to %d moved %d slots more than its share", size, before, m.Weight, excess)
+				}
+			}
+		}
 	}
-	if excess/10 > largeSlots*8/1000 {
-		t.Errorf("changes of a weight moved %d slots more than its share in the mean", excess/10)
+}
+
+// TestTimedATableIsFilled: the time is that of the fastest of several, as other processes have the processor in between.
+func TestTimedATableIsFilled(t *testing.T) {
+	for name, weight := range map[string]uint32{"equal": 1, "different": 100} {
+		members := sorted(randomMembers(rand.New(rand.NewPCG(1, 2)), 100, weight))
+		slots := make([]uint16, 65537)
+		best := time.Hour
+		for range 20 {
+			start := time.Now()
+			Fill(slots, members)
+			best = min(best, time.Since(start))
+		}
+		t.Logf("a table of 100 servers with %s weights is filled in %v", name, best)
+		if best > 10*time.Millisecond {
+			t.Errorf("a table of 100 servers with %s weights is filled in %v, want at most 10 ms", name, best)
+		}
 	}
 }
 
