@@ -5,7 +5,6 @@ package lbdsr
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pkt"
-	"github.com/polycube/polycube/test/repeat"
 	"github.com/polycube/polycube/wire"
 )
 
@@ -59,35 +57,6 @@ func TestAFloodUnpinsNoFlow(t *testing.T) {
 				t.Errorf("there is room for %s flows, want 2048, a tenth of the flood", capacity)
 			}
 		})
-	}
-}
-
-func TestTheOrderOfEditsDoesNotMatter(t *testing.T) {
-	r := rand.New(rand.NewPCG(repeat.Seed(t), 2))
-	var labs []*bpftest.Lab
-	for range 2 {
-		l := bpftest.New(t, bpftest.Options{Hosts: 2})
-		l.Create("lbdsr", "lb", `{`+ports+`}`)
-		l.Set("POST", "lb service 10.0.0.100 80 TCP", "{}")
-		labs = append(labs, l)
-		var edits []func()
-		for i := range 12 {
-			server := fmt.Sprintf("lb service 10.0.0.100 80 TCP server 02:00:00:00:03:%02x", i)
-			edits = append(edits, func() { l.Set("POST", server, fmt.Sprintf(`{"weight":%d}`, 1+i%4)) })
-		}
-		for _, i := range r.Perm(len(edits)) {
-			edits[i]()
-			if i%3 == 0 { // it comes, goes and comes again
-				l.Set("DELETE", fmt.Sprintf("lb service 10.0.0.100 80 TCP server 02:00:00:00:03:%02x", i), "")
-				edits[i]()
-			}
-		}
-	}
-	for n := range uint32(500) {
-		a, b := to(labs[0], flow(n, syn)), to(labs[1], flow(n, syn))
-		if a != b {
-			t.Fatalf("flow %d goes to %s, and on the other machine to %s", n, a, b)
-		}
 	}
 }
 
