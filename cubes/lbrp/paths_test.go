@@ -5,6 +5,7 @@ package lbrp
 // What becomes of packets that are not simply from a client to a server and back.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -164,6 +165,35 @@ func TestFragmentsFollowTheirFirst(t *testing.T) {
 			t.Errorf("%s fragments were counted, want 2", n)
 		}
 		other := fromClient().IPv4("10.0.1.2", "10.0.3.1", later).Protocol(17).Payload(20).Bytes()
+		sends(t, l, "veth1", other, toBackend, other)
+	})
+}
+
+func TestFragmentsOfIPv6FollowTheirFirst(t *testing.T) {
+	each(t, `{"vip":"2001:db8::100","vport":80,"proto":"UDP","backend":[{"ip":"2001:db8:2::11","port":8080}]}`, func(t *testing.T, l *bpftest.Lab) {
+		const client, vip, server = "2001:db8:1::2", "2001:db8::100", "2001:db8:2::11"
+		// both returns the two fragments of a datagram.
+		both := func(f func() *pkt.Frame, from, to string, sport, dport uint16) (first, later []byte) {
+			datagram := pkt.UDPDatagram(from, to, sport, dport, bytes.Repeat([]byte{0x5a}, 60))
+			h := pkt.IPv6Header{From: from, To: to, Next: 44, HopLimit: 64}
+			return f().IP(h.Packet(append(pkt.IPv6Fragment(17, 1, 9), datagram[:40]...))).Bytes(),
+				f().IP(h.Packet(append(pkt.IPv6Fragment(17, 40, 9), datagram[40:]...))).Bytes()
+		}
+		first, later := both(fromClient, client, vip, 4000, 80)
+		wantFirst, wantLater := both(fromClient, client, server, 4000, 8080)
+		if got := l.Run("veth1", later); got != dropped("first-unknown") {
+			t.Errorf("a later fragment before the first one: %+v", got)
+		}
+		sends(t, l, "veth1", first, toBackend, wantFirst)
+		sends(t, l, "veth1", later, toBackend, wantLater)
+		first, later = both(fromServer, server, client, 8080, 4000)
+		wantFirst, wantLater = both(fromServer, vip, client, 80, 4000)
+		sends(t, l, "veth2", first, toFrontend, wantFirst)
+		sends(t, l, "veth2", later, toFrontend, wantLater)
+		if n := l.Read("lb sessions fragments"); n != "2" {
+			t.Errorf("%s fragments were counted, want 2", n)
+		}
+		_, other := both(fromClient, client, "2001:db8:3::1", 4000, 80)
 		sends(t, l, "veth1", other, toBackend, other)
 	})
 }
