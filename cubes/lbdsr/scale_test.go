@@ -5,6 +5,7 @@ package lbdsr
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,16 +23,21 @@ func flow(n uint32, flags pkt.TCPFlags) []byte {
 	return f
 }
 
+// TestAFloodUnpinsNoFlow: as many flows as max-flows says are pinned, but for the few that find their two buckets full, and a flood
+// of ten times the table unpins none of them.
 func TestAFloodUnpinsNoFlow(t *testing.T) {
-	const pinned = 600
+	const flows, least = 1536, 1536 * 96 / 100
 	for name, flags := range map[string]pkt.TCPFlags{"SYN": syn, "ACK": ack} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := bpftest.New(t, bpftest.Options{Hosts: 2})
-			l.Create("lbdsr", "lb", strings.TrimSuffix(several, "}")+`,"max-flows":1000}`)
+			l.Create("lbdsr", "lb", fmt.Sprintf(`%s,"max-flows":%d}`, strings.TrimSuffix(several, "}"), flows))
+			if capacity := l.Read("lb flows capacity"); capacity != "2048" {
+				t.Fatalf("there is room for %s flows, want 2048, a tenth of the flood", capacity)
+			}
 			where := func() (all []string) {
 				var frames [][]byte
-				for n := range uint32(pinned) {
+				for n := range uint32(flows) {
 					frames = append(frames, flow(n, ack))
 				}
 				for _, f := range l.RunAll("veth1", frames) {
@@ -41,20 +47,28 @@ func TestAFloodUnpinsNoFlow(t *testing.T) {
 			}
 			where()
 			first := where() // the second packet confirms
+			established := 0
+			netns.Eventually(t, bpftest.Patience, func() (err error) {
+				if established, err = strconv.Atoi(l.Read("lb flows established")); err == nil && established < least {
+					err = fmt.Errorf("%d of %d flows are pinned, want %d", established, flows, least)
+				}
+				return err
+			})
 			var flood [][]byte
 			for n := range uint32(20480) {
 				flood = append(flood, flow(1<<16+n, flags))
 			}
 			l.RunAll("veth1", flood)
 			l.Set("POST", "lb service 10.0.0.100 80 ALL server 02:00:00:00:02:14", `{"weight":20}`)
+			moved := 0
 			for n, is := range where() {
 				if is != first[n] {
-					t.Fatalf("flow %d went to %s, and after the flood to %s", n, first[n], is)
+					moved++
 				}
 			}
-			capacity := l.Read("lb flows capacity")
-			if capacity != "2048" {
-				t.Errorf("there is room for %s flows, want 2048, a tenth of the flood", capacity)
+			t.Logf("%d of %d flows are pinned, %d went to another server", established, flows, moved)
+			if moved > flows-established {
+				t.Errorf("%d of %d flows were pinned, but after the flood %d went to another server", established, flows, moved)
 			}
 		})
 	}
