@@ -7,6 +7,7 @@ package lbdsr
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -77,6 +78,13 @@ func (d *desired) with(c cube.ChangeOf[Config]) (*desired, error) {
 	if err := next.changeServers(servers); err != nil {
 		return nil, err
 	}
+	if c.New != nil {
+		for _, w := range next.services {
+			if err := w.checkIDs(next.conf.QUICConfig); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return next, next.pool(d)
 }
 
@@ -95,6 +103,9 @@ func (d *desired) changeServices(entries []cube.EntryChange, created bool) error
 		s := change.New
 		if err := s.Check(); err != nil {
 			return err
+		}
+		if s.Select == byQUIC && s.Proto == balance.TCP {
+			return fmt.Errorf("service %s: select=QUIC needs proto=UDP or ALL: %w", s.ServiceID, cube.ErrInvalid)
 		}
 		if err := s.checkHealth(d.conf, created); err != nil {
 			return err
@@ -137,7 +148,7 @@ func (d *desired) changeServers(entries []cube.EntryChange) error {
 		}
 	}
 	for id := range touched {
-		if err := d.services[id].check(); err != nil {
+		if err := errors.Join(d.services[id].check(), d.services[id].checkIDs(d.conf.QUICConfig)); err != nil {
 			return err
 		}
 	}
@@ -202,6 +213,19 @@ func (w *wanted) check() error {
 	}
 	if enabled > balance.MaxMembers {
 		return fmt.Errorf("service %s: %d servers, but at most %d are supported: %w", w.conf.ServiceID, enabled, balance.MaxMembers, cube.ErrFull)
+	}
+	return nil
+}
+
+// checkIDs refuses server IDs of a length that no configuration of connection IDs has: no packet would have them.
+func (w *wanted) checkIDs(configs []QUICConfig) error {
+	for text, s := range w.servers {
+		for _, id := range s.ids() {
+			if !slices.ContainsFunc(configs, func(c QUICConfig) bool { return int(c.Length) == len(id) }) {
+				return fmt.Errorf("service %s: server %s: its server ID needs a quic-config with server-id-length=%d: %w",
+					w.conf.ServiceID, text, len(id), cube.ErrInvalid)
+			}
+		}
 	}
 	return nil
 }

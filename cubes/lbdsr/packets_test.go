@@ -194,12 +194,44 @@ func TestAConnectionOfQUICStaysWhenItsClientMoves(t *testing.T) {
 		if got := to(l, quicPacket("10.9.8.8", 7000, false, id(1, 1, 2, 3, 4)...)); got != hex(server1) {
 			t.Errorf("an ID of the first configuration: %s", got)
 		}
+		for _, server := range []string{server1, server2} {
+			if err := l.Try("DELETE", "lb quic-config 1", ""); err == nil || !strings.Contains(err.Error(), "server-id-length=4") {
+				t.Errorf("a configuration that server IDs need is deleted: %v", err)
+			}
+			l.Set("DELETE", "lb service 10.0.0.100 443 UDP server "+server+" quic-server-id", "")
+		}
 		l.Set("DELETE", "lb quic-config 1", "")
 		short := quicPacket("10.9.8.8", 7000, false)
 		if got := to(l, short[:44]); got == "" || len(got) != 12 {
 			t.Errorf("a packet without an ID: %s", got)
 		}
 	})
+}
+
+func TestSettingsOfQUICWithoutEffectAreRefused(t *testing.T) {
+	l := bpftest.New(t, bpftest.Options{Hosts: 2})
+	l.Create("lbdsr", "lb", quicService)
+	before := l.Read("lb service")
+	const service = "lb service 10.0.0.100 443 UDP"
+	for _, c := range []struct{ method, words, body, says string }{
+		{"POST", "lb service 10.0.0.101 443 TCP", `{"select":"QUIC"}`, "select=QUIC needs proto=UDP or ALL"},
+		{"POST", service + " server 02:00:00:00:02:14", `{"quic-server-id":"01:02:03:04:05"}`, "server-id-length=5"},
+		{"PATCH", service + " server " + server3, `{"quic-other-server-id":"01:02:03"}`, "server-id-length=3"},
+		{"PATCH", "lb quic-config 1 server-id-length", "5", "server-id-length=4"},
+		{"DELETE", "lb quic-config 1", "", "server-id-length=4"},
+	} {
+		if err := l.Try(c.method, c.words, c.body); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %s %s: %v, want %q", c.method, c.words, c.body, err, c.says)
+		}
+	}
+	if after := l.Read("lb service"); after != before {
+		t.Errorf("refused edits changed\n%s to\n%s", before, after)
+	}
+	if err := l.TryCreate("lbdsr", "lb2", `{"service":[{"vip":"10.0.0.100","vport":443,"proto":"UDP","select":"QUIC","server":[
+		{"address":"`+server1+`","quic-server-id":"01:02:03:04"}]}]}`); err == nil || !strings.Contains(err.Error(), "server-id-length=4") {
+		t.Errorf("a cube without a quic-config: %v", err)
+	}
+	l.Set("POST", "lb service 10.0.0.101 443 ALL", `{"select":"QUIC"}`)
 }
 
 // TestAServerOfQUICChangesItsID: from one configuration to another, with both IDs for a while.
@@ -219,6 +251,7 @@ func TestAServerOfQUICChangesItsID(t *testing.T) {
 			t.Errorf("a second ID that another server has: %v", err)
 		}
 		l.Set("PATCH", "lb service 10.0.0.100 443 UDP server "+server1, `{"quic-server-id":"01:02:03:04:07","quic-other-server-id":null}`)
+		l.Set("PATCH", "lb service 10.0.0.100 443 UDP server "+server2, `{"quic-server-id":"05:06:07:08:09"}`)
 		l.Set("DELETE", "lb quic-config 1", "")
 		if got := to(l, quicPacket("10.9.8.10", 7000, false, id(2, 1, 2, 3, 4, 7)...)); got != hex(server1) {
 			t.Errorf("an ID of the only configuration: %s", got)
