@@ -8,14 +8,20 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/netns"
 )
 
 // many counts packets by source in a hash.
@@ -89,6 +95,104 @@ func TestTimedReadingOfManyEntries(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.value("ingress-metrics sources")), &all); err != nil || len(all) != entries {
 			t.Errorf("%d entries (%v), want %d", len(all), err, entries)
 		}
+	}
+}
+
+// busy counts packets in random ones of the entries that fill writes.
+const busy = `#include <pcn/monitor.h>
+struct source { __be32 address; __u16 port; __u16 zero; };
+PCN_MAP(sources, BPF_MAP_TYPE_HASH, struct source, struct pcn_count, 131072);
+PCN_MONITOR
+{
+	__u32 i = bpf_get_prandom_u32() % 100000;
+	struct source s = { bpf_htonl(0x0a000000 | i), i };
+
+	pcn_count_packet(&sources, &s, md->packet_len);
+	return pcn_pkt_pass(ctx, md);
+}
+`
+
+// pace is how many packets passed, and the processor time that they took: all together, and the slowest one.
+type pace struct {
+	packets      int
+	all, longest time.Duration
+}
+
+func (p pace) each() time.Duration { return p.all / time.Duration(max(p.packets, 1)) }
+
+// processorTime is the time for which the thread had a processor: other processes may have it for long.
+func processorTime(t testing.TB) time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Error(err)
+	}
+	return time.Duration(now.Nano())
+}
+
+// run sends packets until stop is set, and returns their pace while nothing is read, and while something is.
+func (r *rig) run(stop, reads *atomic.Bool, passed *atomic.Int64) (quiet, reading pace) {
+	frames := slices.Repeat([][]byte{udp4}, 1000)
+	for !stop.Load() {
+		var last time.Duration
+		r.Together("veth1", 1, frames, func(n int, _ []byte) {
+			now := processorTime(r.t)
+			if p := &quiet; n > 0 {
+				if reads.Load() {
+					p = &reading
+				}
+				p.packets++
+				p.all += now - last
+				p.longest = max(p.longest, now-last)
+			}
+			last = now
+			passed.Add(1)
+		})
+	}
+	return quiet, reading
+}
+
+// TestTimedPacketsPassWhileEntriesAreRead: a packet neither waits for a read nor takes much longer.
+func TestTimedPacketsPassWhileEntriesAreRead(t *testing.T) {
+	for name, options := range map[string]map[string]any{"kept": nil, "emptied": {"empty-on-read": true}, "swapped": swap} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, bpftest.New(t, bpftest.Options{Hosts: 2}))
+			r.Set("PUT", "dm dataplane-config", config(path{Code: busy, Metrics: []metric{{Name: "sources", Map: "sources", Options: options}}}, path{}))
+			var stop, reads atomic.Bool
+			var passed atomic.Int64
+			var quiet, reading pace
+			var wg sync.WaitGroup
+			wg.Go(func() { quiet, reading = r.run(&stop, &reads, &passed) })
+			defer wg.Wait()
+			defer stop.Store(true)
+			netns.Eventually(t, bpftest.Patience, func() error {
+				if n := passed.Load(); n < 20_000 {
+					return fmt.Errorf("%d packets passed", n)
+				}
+				return nil
+			})
+			for range 10 {
+				fill(t, r.inUse("sources", busy, name == "swapped"))
+				reads.Store(true)
+				raw := r.Read("dm metrics ingress-metrics sources")
+				reads.Store(false)
+				if len(raw) < entries*50 {
+					t.Errorf("%d bytes were read", len(raw))
+				}
+			}
+			stop.Store(true)
+			wg.Wait()
+			t.Logf("while nothing is read %d packets, %v each, at most %v; while something is %d, %v, %v",
+				quiet.packets, quiet.each(), quiet.longest, reading.packets, reading.each(), reading.longest)
+			if reading.packets < 1000 {
+				t.Errorf("%d packets passed in 10 reads", reading.packets)
+			}
+			if reading.each() > 3*quiet.each() {
+				t.Errorf("a packet takes %v while entries are read, and else %v", reading.each(), quiet.each())
+			}
+			if reading.longest > 5*time.Millisecond {
+				t.Errorf("a packet took %v while entries were read, want at most 5 ms", reading.longest)
+			}
+		})
 	}
 }
 
