@@ -18,11 +18,12 @@ type farmOf struct {
 	name     string
 	services int
 	took     map[string][]time.Duration
+	calls    int // of together
 }
 
 // newFarmOf makes it, a thousand services at a time.
 func newFarmOf(d *daemon, name string, services int) *farmOf {
-	f := &farmOf{d, name, services, map[string][]time.Duration{}}
+	f := &farmOf{d, name, services, map[string][]time.Duration{}, 0}
 	d.Must(201, "POST", "/lbrp/"+name, `{"max-backends":131072,"ports":[{"name":"f","type":"FRONTEND"},{"name":"b","type":"BACKEND"}]}`)
 	for from := 0; from < services; from += 1000 {
 		var all []string
@@ -91,24 +92,60 @@ func (f *farmOf) round(i int) {
 	f.timed("a service less", 204, "DELETE", "/lbrp/"+f.name+"/service/10.2.0.1/80/TCP", "")
 }
 
-// together has several clients change weights, and returns how many changes a second they make.
-func (f *farmOf) together(clients, changes int) float64 {
-	f.t.Helper()
+// perSecond has several clients make requests, and returns how many a second they make.
+func perSecond(clients, requests int, request func(i int)) float64 {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	begin := time.Now()
 	for range clients {
 		all.Go(func() {
-			for i := int(next.Add(1)); i <= changes; i = int(next.Add(1)) {
-				body := fmt.Sprintf(`{"weight":%d}`, 2+(i+clients)%60000)
-				if status, text, err := f.Request("PATCH", f.server(i), body); err != nil || status != 201 {
-					f.t.Errorf("%s: %d, %v: %s", body, status, err, text)
-				}
+			for i := int(next.Add(1)); i <= requests; i = int(next.Add(1)) {
+				request(i)
 			}
 		})
 	}
 	all.Wait()
-	return float64(changes) / time.Since(begin).Seconds()
+	return float64(requests) / time.Since(begin).Seconds()
+}
+
+// together has several clients change weights, and returns how many changes a second they make.
+func (f *farmOf) together(clients, changes int) float64 {
+	f.t.Helper()
+	f.calls++
+	return perSecond(clients, changes, func(i int) {
+		body := fmt.Sprintf(`{"weight":%d}`, 2+(i/100+f.calls)%50) // another one than the server has, also if it had several changes
+		if status, text, err := f.Request("PATCH", f.server(i), body); err != nil || status != 201 {
+			f.t.Errorf("%s: %d, %v: %s", body, status, err, text)
+		}
+	})
+}
+
+// reads has several clients read weights, and returns how many a second they read.
+func (f *farmOf) reads(clients, requests int) float64 {
+	f.t.Helper()
+	return perSecond(clients, requests, func(i int) {
+		if status, text, err := f.Request("GET", f.server(i)+"/weight", ""); err != nil || status != 200 {
+			f.t.Errorf("%d, %v: %s", status, err, text)
+		}
+	})
+}
+
+// keepsUp fails the test unless 1,000 servers a second are changed, by 32 clients and by requests that change 100 servers each. On a
+// machine that is too busy to answer many requests at all, it is a twelfth of the weights that can be read.
+func (f *farmOf) keepsUp() {
+	f.t.Helper()
+	var reads, changes float64
+	for range 4 {
+		reads, changes = max(reads, f.reads(32, 1000)), max(changes, f.together(32, 1000))
+	}
+	batches := 100 / slices.Min(f.took["100 servers of 10 services"]).Seconds()
+	want := min(1000, reads/12)
+	f.t.Logf("32 clients: %.0f changes a second, and %.0f weights read; %.0f servers a second by changes of 100", changes, reads, batches)
+	for what, is := range map[string]float64{"by 32 clients": changes, "100 at a time": batches} {
+		if is < want {
+			f.t.Errorf("%.0f servers a second are changed %s, want %.0f", is, what, want)
+		}
+	}
 }
 
 // TestTimedManyServicesChangeLikeFew compares changes of a load balancer with 10,000 services of ten servers with those of one
@@ -131,4 +168,5 @@ func TestTimedManyServicesChangeLikeFew(t *testing.T) {
 	for _, clients := range []int{1, 2, 8, 32} {
 		t.Logf("%2d clients: %5.0f changes a second, of 100 services %5.0f", clients, large.together(clients, 1000), small.together(clients, 1000))
 	}
+	large.keepsUp()
 }
