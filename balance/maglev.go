@@ -115,7 +115,7 @@ const (
 
 // Fill fills the slots of a table with positions in the members, which are sorted by key and have weights. The number of
 // slots is a prime, and there are at least as many slots as members. A member has the number of slots that its weight
-// says, rounded up or down. It takes 2 to 3 ms for 100 members and 65,537 slots.
+// says, rounded up or down. It takes 1 to 7 ms for 100 members and 65,537 slots.
 func Fill(slots []uint16, members []Member) {
 	if len(members) == 0 {
 		return
@@ -136,12 +136,14 @@ func Fill(slots []uint16, members []Member) {
 		taken[len(taken)-1] = ^uint64(0) << n
 	}
 	for left := len(slots); left > 0; {
+		idle := true
 		for i := range turns {
 			t := &turns[i]
 			if t.credit += t.weight; t.credit < most || t.left == 0 {
 				continue
 			}
 			t.credit -= most
+			idle = false
 			var slot uint32
 			var found bool
 			if left >= len(slots)/last {
@@ -155,6 +157,22 @@ func Fill(slots []uint16, members []Member) {
 				left--
 			}
 		}
+		if idle {
+			skipRounds(turns, most)
+		}
+	}
+}
+
+// skipRounds skips the rounds in which no member has a turn: many, when those that have slots left have little of the weight.
+func skipRounds(turns []turn, most uint32) {
+	rounds := most
+	for i := range turns {
+		if t := &turns[i]; t.left > 0 {
+			rounds = min(rounds, (most-t.credit-1)/t.weight)
+		}
+	}
+	for i := range turns {
+		turns[i].credit += rounds * turns[i].weight
 	}
 }
 

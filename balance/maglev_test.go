@@ -136,8 +136,12 @@ func TestAWeightMovesItsShare(t *testing.T) {
 
 // TestTimedATableIsFilled: the time is that of the fastest of several, as other processes have the processor in between.
 func TestTimedATableIsFilled(t *testing.T) {
-	for name, weight := range map[string]uint32{"equal": 1, "different": 100} {
+	for name, weight := range map[string]uint32{"equal": 1, "different": 100, "extreme": 1} {
 		members := sorted(randomMembers(rand.New(rand.NewPCG(1, 2)), 100, weight))
+		limit := 10 * time.Millisecond
+		if name == "extreme" { // one server has nearly all of it, and the others wait long for their turns
+			members[50].Weight, limit = 65535, 3*limit
+		}
 		slots := make([]uint16, 65537)
 		best := time.Hour
 		for range 20 {
@@ -146,8 +150,8 @@ func TestTimedATableIsFilled(t *testing.T) {
 			best = min(best, time.Since(start))
 		}
 		t.Logf("a table of 100 servers with %s weights is filled in %v", name, best)
-		if best > 10*time.Millisecond {
-			t.Errorf("a table of 100 servers with %s weights is filled in %v, want at most 10 ms", name, best)
+		if best > limit {
+			t.Errorf("a table of 100 servers with %s weights is filled in %v, want at most %v", name, best, limit)
 		}
 	}
 }
