@@ -317,7 +317,7 @@ func TestConfigurationsThatAreNone(t *testing.T) {
 		"frontend\n":               "x:1: frontend needs a name",
 		"frontend a b\n":           "only `from` and the name",
 		"frontend a from b\n":      `no defaults section "b" precedes`,
-		"frontend a/b\n":           "characters other than letters, digits",
+		"frontend a/b\n":           "only letters, digits",
 		"frontend a\nlisten a\n":   `x:2: listen "a" has the name of another proxy`,
 		"defaults a\ndefaults a\n": `x:2: defaults "a" is defined twice`,
 		"defaults a\nfrontend f from a\nfrontend g\n":  "both by name and implicitly: HAProxy refuses",

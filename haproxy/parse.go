@@ -246,7 +246,7 @@ func (p *parser) title(s *section, words []word) error {
 		}
 	}
 	if strings.ContainsFunc(s.name, func(r rune) bool { return !nameRune(r) }) {
-		return fmt.Errorf("the name %q has characters other than letters, digits and -_.:", printable(s.name))
+		return fmt.Errorf("only letters, digits and -_.: are allowed in the name %q", printable(s.name))
 	}
 	if len(rest) == 0 {
 		return nil

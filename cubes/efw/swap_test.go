@@ -87,7 +87,7 @@ func TestTablesAreComparedWhereNothingTellsOfSwaps(t *testing.T) {
 	told(t, s, "a change")
 	netns.Eventually(t, patience, func() error { // it tries again, as the change may have loaded the module
 		if got := swapless(); (got == nil) != (reason == nil) {
-			return fmt.Errorf("the reason is %v, want %v", got, reason)
+			return fmt.Errorf("the reason is %s, want %s", fmt.Sprint(got), fmt.Sprint(reason))
 		}
 		return nil
 	})

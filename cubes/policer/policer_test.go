@@ -219,7 +219,7 @@ func TestARateChangesUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestPacketsCloseToTheRateAreMarked: with a DSCP and of ECT(1) all, of ECT(0) one for a while.
+// TestPacketsCloseToTheRateAreMarked: with a DSCP and with the first codepoint of L4S all, else one for a while.
 func TestPacketsCloseToTheRateAreMarked(t *testing.T) {
 	each(t, `{"contract":[{"traffic-class":20,"action":"MARK","rate-limit":1,"burst-limit":28,"mark-below":75},
 		{"traffic-class":21,"action":"MARK","rate-limit":1,"burst-limit":20,"mark-below":50,"mark-dscp":10}]}`, func(t *testing.T, l *bpftest.Lab) {
