@@ -8,3 +8,12 @@ func Asked() int {
 	defer pollers.Unlock()
 	return len(pollers.of)
 }
+
+// FollowSwaps tells when a table of iptables-legacy is swapped, until stop.
+func FollowSwaps(tell func()) (stop func() error, err error) {
+	s, err := followSwaps(swapFunction, tell)
+	if err != nil {
+		return nil, err
+	}
+	return s.close, nil
+}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,14 +26,10 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/iptables/language"
-	"github.com/polycube/polycube/iptables/nft"
 	"github.com/polycube/polycube/iptables/offload"
 )
 
-// maxOutput is how much a program may print.
-const maxOutput = 64 << 20
-
-// programs are the programs that print tables, by family.
+// programs are those that print tables, by the position of the family.
 var programs = [len(families)]struct{ legacy, compat string }{
 	{"iptables-legacy-save", "iptables-nft-save"}, {"ip6tables-legacy-save", "ip6tables-nft-save"},
 }
@@ -66,45 +61,41 @@ func readHosts(ctx context.Context, parent cube.Parent, typ cube.Type, outputs [
 	if common.Policies, err = policies(); err != nil {
 		return out, err
 	}
+	listed, err := nftTables()
+	if err != nil {
+		return out, err
+	}
+	var started [len(families)]func() (legacy, compat []offload.Table, err error)
+	for f := range families { // side by side, in this namespace
+		started[f] = startFamily(ctx, f, listed)
+	}
 	for f, family := range families {
 		h := common
 		h.Family = family
-		if err := readFamily(ctx, &h, f); err != nil {
+		readSettings(&h)
+		if h.Legacy, h.Compat, err = started[f](); err != nil {
 			h.Unread = err.Error() // the host alone judges its packets then
 		}
 		out[f] = &h
 	}
-	ours := func(family, table string) bool {
+	ours := func(t nftTable) bool {
 		for f, name := range []string{"ip", "ip6"} {
-			if family == name && hasTable(out[f].Compat, table) {
+			if t.family == name && hasTable(out[f].Compat, t.name) {
 				return true
 			}
 		}
 		return false
 	}
-	native, err := readNft(ctx)
+	native, err := readNft(ctx, slices.DeleteFunc(slices.Clone(listed), ours), len(listed))
 	for f := range out {
 		if err == nil {
-			out[f].Others, err = offload.ReadHooked(families[f], native, ours)
+			out[f].Others, err = offload.ReadHooked(families[f], native, func(family, table string) bool { return ours(nftTable{family, table}) })
 		}
 		if err != nil {
 			out[f].Unread = err.Error()
 		}
 	}
 	return out, nil
-}
-
-// readNft reads the rule set that nft prints; nil if it is not installed.
-func readNft(ctx context.Context) (*nft.Host, error) {
-	text, err := printed(ctx, "nft", "-j", "list", "ruleset")
-	if err != nil || text == nil {
-		return nil, err
-	}
-	h, err := nft.ReadHost(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("parse the output of nft: %w", err)
-	}
-	return h, nil
 }
 
 func hasTable(tables []offload.Table, name string) bool {
@@ -116,83 +107,53 @@ func hasTable(tables []offload.Table, name string) bool {
 	return false
 }
 
-// readFamily reads the tables and the settings of a family.
-func readFamily(ctx context.Context, h *offload.Host, f int) error {
-	v4 := h.Family == language.IPv4
-	if v4 {
+// readSettings reads the settings of a family.
+func readSettings(h *offload.Host) {
+	if h.Family == language.IPv4 {
 		h.Forwards = setting("ipv4/conf", h.Netdev, "forwarding") != 0
 		h.ReversePath = max(setting("ipv4/conf", h.Netdev, "rp_filter"), setting("ipv4/conf", "all", "rp_filter"))
 	} else {
 		h.Forwards = setting("ipv6/conf", "all", "forwarding") != 0 || setting("ipv6/conf", h.Netdev, "force_forwarding") != 0
 	}
+}
+
+// startFamily begins to read the tables of iptables of a family, as far as there are any. The function that it returns waits for them.
+func startFamily(ctx context.Context, f int, listed []nftTable) (wait func() (legacy, compat []offload.Table, err error)) {
+	none := func() ([]offload.Table, error) { return nil, nil }
+	waitLegacy, waitCompat := none, none
 	if len(legacyFamilies[f].tables()) > 0 {
-		tables, err := readTables(ctx, h.Family, programs[f].legacy)
+		waitLegacy = startTables(ctx, families[f], programs[f].legacy)
+	}
+	if slices.ContainsFunc(listed, func(t nftTable) bool { return t.mayBeOf(f) }) {
+		waitCompat = startTables(ctx, families[f], programs[f].compat)
+	}
+	return func() (legacy, compat []offload.Table, err error) {
+		legacy, errLegacy := waitLegacy()
+		compat, errCompat := waitCompat()
+		if errors.Is(errLegacy, errMissing) {
+			errLegacy = fmt.Errorf("the host has iptables-legacy tables, but %w", errLegacy)
+		}
+		if errors.Is(errCompat, errMissing) {
+			errCompat = nil // they are read as those of nft
+		}
+		return legacy, compat, errors.Join(errLegacy, errCompat)
+	}
+}
+
+// startTables begins to read the tables that a program prints. The function that it returns waits for them.
+func startTables(ctx context.Context, family language.Family, program string) func() ([]offload.Table, error) {
+	wait := start(ctx, program, "-c")
+	return func() ([]offload.Table, error) {
+		text, err := wait()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if tables == nil {
-			return fmt.Errorf("the host has iptables-legacy tables, but %s, which prints them, is not installed", programs[f].legacy)
+		tables, err := offload.Read(family, bytes.NewReader(text))
+		if err != nil {
+			return nil, fmt.Errorf("parse the output of %s: %w", program, err)
 		}
-		h.Legacy = tables
+		return tables, nil
 	}
-	var err error
-	h.Compat, err = readTables(ctx, h.Family, programs[f].compat)
-	return err
-}
-
-// readTables reads the tables that a program prints; nil if it is not installed.
-func readTables(ctx context.Context, family language.Family, program string) ([]offload.Table, error) {
-	text, err := printed(ctx, program, "-c")
-	if err != nil || text == nil {
-		return nil, err
-	}
-	tables, err := offload.Read(family, bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("parse the output of %s: %w", program, err)
-	}
-	if tables == nil {
-		tables = []offload.Table{}
-	}
-	return tables, nil
-}
-
-// limited is a buffer that refuses more than maxOutput.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > maxOutput {
-		return 0, fmt.Errorf("the output is longer than %d bytes", maxOutput)
-	}
-	return l.Buffer.Write(p)
-}
-
-// installed returns the path of a program; empty if there is none.
-func installed(program string) string {
-	for _, name := range []string{program, filepath.Join("/usr/sbin", program), filepath.Join("/sbin", program)} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
-// printed returns what a program prints; nil if it is not installed.
-func printed(ctx context.Context, program string, args ...string) ([]byte, error) {
-	path := installed(program)
-	if path == "" {
-		return nil, nil
-	}
-	var out, complaints limited
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr = &out, &complaints
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %.200s", program, err, strings.TrimSpace(complaints.String()))
-	}
-	if out.Bytes() == nil {
-		return []byte{}, nil
-	}
-	return out.Bytes(), nil
 }
 
 // setting reads a number from /proc/sys/net; 0 if there is none.

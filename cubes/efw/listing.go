@@ -6,7 +6,6 @@ package efw
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,10 +159,7 @@ func (e *efw) printed(ctx context.Context, program string, args ...string) (out 
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	err = e.visit(func() error {
-		text, err := printed(ctx, program, args...)
-		if err == nil && text == nil {
-			err = errors.New(program + " is not installed")
-		}
+		text, err := start(ctx, program, args...)()
 		out = string(text)
 		return err
 	})

@@ -362,3 +362,31 @@ func TestWhatKeepsRulesOfNftInTheStack(t *testing.T) {
 		})
 	}
 }
+
+// TestTablesOfNftBesideThoseOfIptables: nft prints one by one those that iptables-nft-save does not.
+func TestTablesOfNftBesideThoseOfIptables(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	from, to := r.mac()
+	r.restore("iptables-nft", about82("ACCEPT"))
+	for _, names := range [][]string{{"x"}, {"x", "y"}, {"x.1"}, {"filter"}, {"a", "b", "c", "d", "e"}} {
+		var tables strings.Builder
+		for n, name := range names {
+			fmt.Fprintf(&tables, "add table inet %s\nadd chain inet %s f { type filter hook forward priority %d; }\nadd rule inet %s f udp dport %d drop\n", name, name, n+1, name, 83+n)
+		}
+		r.changed("udp dport 83", func() { r.nft(tables.String()) })
+		for n, name := range names {
+			if got, _ := r.judged(pkt.Eth(from, to).IPv4(client, server).UDP(1, uint16(83+n)).Bytes()); got != byRule {
+				t.Errorf("tables %v: a packet that %q drops: got %+v, want %+v", names, name, got, byRule)
+			}
+		}
+		for port, want := range map[uint16]bpftest.Outcome{81: byRule, 82: leaves} {
+			if got, _ := r.judged(pkt.Eth(from, to).IPv4(client, server).UDP(1, port).Bytes()); got != want {
+				t.Errorf("tables %v: port %d: got %+v, want %+v", names, port, got, want)
+			}
+		}
+		for _, name := range names {
+			r.nft(fmt.Sprintf("delete table inet %s\n", name))
+		}
+	}
+}

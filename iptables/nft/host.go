@@ -53,9 +53,9 @@ type HostRule struct {
 	Packets, Bytes uint64
 }
 
-// ReadHost reads the JSON of `nft -j list ruleset`.
-func ReadHost(input string) (*Host, error) {
-	s, err := parse(input)
+// ReadHost reads the JSON of `nft -j list ruleset`, or that of several `nft -j list table` together.
+func ReadHost(inputs ...string) (*Host, error) {
+	s, err := parse(inputs...)
 	if err != nil {
 		return nil, err
 	}

@@ -57,33 +57,43 @@ type ruleset struct {
 }
 
 // parse reads the JSON. It refuses what nft does not print.
-func parse(input string) (*ruleset, error) {
+func parse(inputs ...string) (*ruleset, error) {
+	s := &ruleset{sets: map[chainKey]*set{}, maps: map[chainKey]*set{}, dormant: map[[2]string]bool{}}
+	for _, input := range inputs {
+		if err := s.read(input); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.link()
+}
+
+// read reads one input.
+func (s *ruleset) read(input string) error {
 	in := json.NewDecoder(strings.NewReader(input))
 	in.UseNumber()
 	var top struct {
 		Nftables *[]map[string]json.RawMessage `json:"nftables"`
 	}
 	if err := in.Decode(&top); err != nil {
-		return nil, fmt.Errorf("read JSON: %w", err)
+		return fmt.Errorf("read JSON: %w", err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read JSON: something follows the first object")
+		return errors.New("read JSON: something follows the first object")
 	}
 	if top.Nftables == nil {
-		return nil, errors.New("the JSON has no member \"nftables\": it is not what `nft -j list ruleset` prints")
+		return errors.New("the JSON has no member \"nftables\": it is not what `nft -j list ruleset` prints")
 	}
-	s := &ruleset{sets: map[chainKey]*set{}, maps: map[chainKey]*set{}, dormant: map[[2]string]bool{}}
 	for i, object := range *top.Nftables {
 		if len(object) != 1 {
-			return nil, fmt.Errorf("object %d has %d members: nft prints one", i, len(object))
+			return fmt.Errorf("object %d has %d members: nft prints one", i, len(object))
 		}
 		for kind, raw := range object {
 			if err := s.add(kind, raw); err != nil {
-				return nil, fmt.Errorf("object %d (%s): %w", i, kind, err)
+				return fmt.Errorf("object %d (%s): %w", i, kind, err)
 			}
 		}
 	}
-	return s, s.link()
+	return nil
 }
 
 // decode reads a part, with numbers as they are written.
