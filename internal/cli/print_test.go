@@ -69,6 +69,18 @@ func TestNormalIsTheDefault(t *testing.T) {
 	}
 }
 
+func TestEntriesWithTextsOfSeveralLinesFollowEachOther(t *testing.T) {
+	d := newDaemon(t, "unix", reply(http.StatusOK, `[{"family":"IPV4","text":"Chain A\n  1 DROP\n\nChain B\n","n":[{"x":1}]},{"family":"IPV6","text":"family: X\u001b\n"},7]`))
+	const want = "family: IPV4\ntext:\n Chain A\n   1 DROP\n \n Chain B\n\nn:\nx\n1\n\nfamily: IPV6\ntext:\n family: X\\x1b\n\n7\n"
+	if r := d.run("show", "x"); r.out != want {
+		t.Errorf("got\n%q\nwant\n%q", r.out, want)
+	}
+	d = newDaemon(t, "unix", reply(http.StatusOK, `{"listing":[{"family":"IPV4","text":"a\nb\n"}]}`))
+	if r := d.run("show", "x"); r.out != "\nlisting:\nfamily: IPV4\ntext:\n a\n b\n" {
+		t.Errorf("in an object: %q", r.out)
+	}
+}
+
 func TestALeafIsPrintedBare(t *testing.T) {
 	tests := []struct{ body, want string }{
 		{`"10.0.0.1/24"`, "10.0.0.1/24\n"},

@@ -153,10 +153,13 @@ func (p Printer) object(v Value, depth int, indent string) {
 	}
 }
 
+// isBlock reports whether the value is a text of several lines.
+func (m Member) isBlock() bool { return m.Val.Kind == KindString && strings.Contains(m.Val.Text, "\n") }
+
 // leaf prints "key: value"; a text of several lines (a program, a model) is an indented block below its key, so that
 // it cannot be mistaken for other leaves.
 func (p Printer) leaf(m Member, indent string) {
-	if m.Val.Kind != KindString || !strings.Contains(m.Val.Text, "\n") {
+	if !m.isBlock() {
 		p.Line(indent + Clean(m.Key) + ": " + leafText(m.Val))
 		return
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Lists are printed as tables. What a row nests (a port's addresses, a chain's rules) becomes columns named "inner
-// (outer)" and, for arrays, more lines below the row. Memory follows the number of values, whatever their shape: a
+// (outer)" and, for arrays, more lines below the row. Entries that have a text of several lines follow
+// each other instead. Memory follows the number of values, whatever their shape: a
 // hostile response must not grow on the way to the terminal.
 
 package output
@@ -136,6 +137,10 @@ func (p Printer) Table(v Value, depth int, indent string) {
 	if len(v.Items) == 0 {
 		return
 	}
+	if slices.ContainsFunc(v.Items, Value.hasBlock) {
+		p.blocks(v, depth, indent)
+		return
+	}
 	top := &columns{}
 	top.learn(v, depth)
 	headers := top.number("", true, nil)
@@ -164,6 +169,25 @@ func (p Printer) Table(v Value, depth int, indent string) {
 	p.cells(head, starts, indent)
 	for _, line := range g.lines {
 		p.cells(line, starts, indent)
+	}
+}
+
+// hasBlock reports whether v is an object with a text of several lines.
+func (v Value) hasBlock() bool {
+	return slices.ContainsFunc(v.Members, func(m Member) bool { return m.isBlock() })
+}
+
+// blocks prints the entries of an array below each other, since no cell has room for a text of several lines.
+func (p Printer) blocks(v Value, depth int, indent string) {
+	for i, item := range v.Items {
+		if i > 0 {
+			p.Line("")
+		}
+		if item.Kind == KindObject {
+			p.object(item, depth, indent)
+		} else {
+			p.Line(indent + Clean(string(item.AppendJSON(nil))))
+		}
 	}
 }
 
