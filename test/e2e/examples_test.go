@@ -16,7 +16,7 @@ import (
 // ways are the arguments of examples that can be run in several ways.
 var ways = map[string][]string{
 	"evnf/traffic-accounting": {"", "--machines 2 --switch linux --containers", "--machines 2 --switch polycube", "--machines 2 --switch ovs --hook xdp"},
-	"evnf/web-service":        {"", "--switch ovs --hook xdp"},
+	"evnf/web-service":        {"", "--machines 2 --switch polycube", "--containers", "--machines 2 --switch ovs --hook xdp"},
 }
 
 // TestExamplesRun runs the scripts of examples/ as a user does. Each checks its results, and that it leaves nothing
@@ -75,10 +75,12 @@ func TestExamplesRefuseWrongArguments(t *testing.T) {
 			"--all":                     "unknown argument --all",
 		},
 		"web-service": {
-			"--switch x": "--switch x: linux, polycube or ovs",
-			"--switch":   "--switch needs a value",
-			"--hook skb": "--hook skb: tc or xdp",
-			"--all":      "unknown argument --all",
+			"--machines 3": "--machines 3: 1 or 2",
+			"--switch x":   "--switch x: linux, polycube or ovs",
+			"--switch":     "--switch needs a value",
+			"--hook skb":   "--hook skb: tc or xdp",
+			"--hook xdp":   "--hook is for two machines: add --machines 2",
+			"--all":        "unknown argument --all",
 		},
 	} {
 		script := "../../examples/evnf/" + name + "/run.sh"

@@ -11,53 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 . examples/evnf/switch.sh
 
 here=examples/evnf/traffic-accounting
-count=1 kind=linux hook=tc containers='' keep=''
-
-usage() {
-	cat <<-END
-		usage: $here/run.sh [--machines 1|2] [--switch linux|polycube|ovs] [--hook tc|xdp]
-		       [--containers] [--keep]
-
-		  --machines N   both functions on one machine (default), or each on its own
-		  --switch KIND  what connects two machines: a Linux bridge (default), a bridge of
-		                 Polycube, or Open vSwitch in user space
-		  --hook HOOK    where the functions of two machines are: at TC (default), or at XDP in
-		                 the driver
-		  --containers   each daemon and the classifier in a container of its own, by runc
-		  --keep         leave everything running until Ctrl-C
-	END
-}
-
-# wrong MESSAGE reports a mistake in the arguments.
-wrong() {
-	printf 'run.sh: %s\n' "$1" >&2
-	usage >&2
-	exit 2
-}
-
-parse() {
-	local switch='' where=''
-	while [ $# -gt 0 ]; do
-		case $1 in
-		--machines | --switch | --hook)
-			[ $# -ge 2 ] || wrong "$1 needs a value"
-			case $1 in --machines) count=$2 ;; --switch) switch=$2 ;; --hook) where=$2 ;; esac
-			shift
-			;;
-		--containers) containers=yes ;;
-		--keep) keep=yes ;;
-		-h | --help) usage && exit 0 ;;
-		*) wrong "unknown argument $1" ;;
-		esac
-		shift
-	done
-	case $count in 1 | 2) ;; *) wrong "--machines $count: 1 or 2" ;; esac
-	case $switch in '' | linux | polycube | ovs) ;; *) wrong "--switch $switch: linux, polycube or ovs" ;; esac
-	[ -z "$switch" ] || [ "$count" = 2 ] || wrong "--switch connects two machines: add --machines 2"
-	case $where in '' | tc | xdp) ;; *) wrong "--hook $where: tc or xdp" ;; esac
-	[ -z "$where" ] || [ "$count" = 2 ] || wrong "--hook is for two machines: add --machines 2"
-	kind=${switch:-$kind} hook=${where:-$hook}
-}
+# shellcheck source=examples/evnf/places.sh
+. examples/evnf/places.sh
+contained="each daemon and the classifier in a container of its own, by runc"
 
 # at FUNCTION goes to the machine of a function.
 at() {
@@ -71,12 +27,6 @@ at() {
 address() {
 	ip -n "$machine" addr add "$2" dev "$1"
 	inside "$machine" tee "/proc/sys/net/ipv4/conf/$1/rp_filter" >/dev/null <<<0
-}
-
-# named MACHINE NETDEV NAME gives a netdev the name that it has in the topologies of two machines.
-named() {
-	ip -n "$1" link set "$2" down
-	ip -n "$1" link set "$2" name "$3" up
 }
 
 # router makes the machine one.
@@ -132,18 +82,6 @@ refused() {
 
 # accounted N succeeds if the packets of HTTP in both directions are more than those of one.
 accounted() { [ "$(polycubectl dpi protocol HTTP show packets </dev/null)" -gt "$1" ]; }
-
-# contain NAME PROGRAM [ARGUMENT...] runs a program of the machine in a container, as a child of the script.
-contain() {
-	examples/evnf/bundle.sh "$state/$1" "$machine" "$instance" "${@:2}"
-	runc --root "$state/runc" run --bundle "$state/$1" "$1" </dev/null >>"$state/log" 2>&1 &
-}
-
-# in_containers has daemons started in containers.
-in_containers() {
-	command -v runc >/dev/null || die "runc is missing: install it"
-	launch() { contain "$instance" polycubed; }
-}
 
 # classifier starts nDPI beside the daemon of the machine.
 classifier() {
@@ -204,7 +142,7 @@ main() {
 	parse "$@"
 	lab_begin accounting
 	[ -x bin/polycube-ndpi ] || die "bin/polycube-ndpi is missing: run make build"
-	[ -z "$containers" ] || in_containers
+	in_containers
 	if [ "$count" = 1 ]; then one_machine; else two_machines; fi
 	inside "${machines[0]}" iptables-legacy-restore <$here/firewall.rules
 	reach 1 10.2.0.1 "the server"

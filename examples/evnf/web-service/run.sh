@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A web service: a firewall of iptables and a load balancer, HAProxy, each with a fast path, in front of two servers with
-# nginx. See README.md.
+# nginx, on one machine or on two. See README.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 # shellcheck source=scripts/lab.sh
@@ -11,44 +11,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 . examples/evnf/switch.sh
 
 here=examples/evnf/web-service
-kind=linux hook=tc keep=''
+# shellcheck source=examples/evnf/places.sh
+. examples/evnf/places.sh
+with_switch="the machines and servers"
 proxy='' # process of HAProxy
-
-usage() {
-	cat <<-END
-		usage: $here/run.sh [--switch linux|polycube|ovs] [--hook tc|xdp] [--keep]
-
-		  --switch KIND  what connects the machines: a Linux bridge (default), a bridge of
-		                 Polycube, or Open vSwitch in user space
-		  --hook HOOK    where the functions are: at TC (default), or at XDP in the driver
-		  --keep         leave everything running until Ctrl-C
-	END
-}
-
-# wrong MESSAGE reports a mistake in the arguments.
-wrong() {
-	printf 'run.sh: %s\n' "$1" >&2
-	usage >&2
-	exit 2
-}
-
-parse() {
-	while [ $# -gt 0 ]; do
-		case $1 in
-		--switch | --hook)
-			[ $# -ge 2 ] || wrong "$1 needs a value"
-			case $1 in --switch) kind=$2 ;; --hook) hook=$2 ;; esac
-			shift
-			;;
-		--keep) keep=yes ;;
-		-h | --help) usage && exit 0 ;;
-		*) wrong "unknown argument $1" ;;
-		esac
-		shift
-	done
-	case $kind in linux | polycube | ovs) ;; *) wrong "--switch $kind: linux, polycube or ovs" ;; esac
-	case $hook in tc | xdp) ;; *) wrong "--hook $hook: tc or xdp" ;; esac
-}
+chain='' # of iptables, which decides on the service
 
 # at FUNCTION goes to the machine of a function.
 at() {
@@ -68,23 +35,30 @@ server() {
 
 # network creates the machines and hosts, and what is between them.
 network() {
-	say "A client, a router with a firewall, a load balancer, and two servers. Between them is a switch: $kind."
+	local servers=("${machines[0]}-host2" eth0 "${machines[0]}-host3" eth0)
 	new_host 1 10.1.0.1/24 10.1.0.254
 	ip -n "$machine" link set lo up
-	ip -n "$machine" link set veth1 down
-	ip -n "$machine" link set veth1 name eth0 up
-	second=$machine-2
+	named "$machine" veth1 eth0
 	server 2
 	server 3
-	new_machine "$second"
-	ip -n "$second" link set lo up
-	switch_between "$kind" "${machines[0]}" eth1 "$second" eth0 "${machines[0]}-host2" eth0 "${machines[0]}-host3" eth0
+	if [ "$count" = 1 ]; then
+		say "A client, a router with a firewall and a load balancer, and two servers. Before these is a switch: $kind."
+		second=$machine chain=INPUT
+		switch_between "$kind" "$machine" eth1 "${servers[@]}"
+	else
+		say "A client, a router with a firewall, a load balancer, and two servers. Between them is a switch: $kind."
+		second=$machine-2 chain=FORWARD
+		new_machine "$second"
+		ip -n "$second" link set lo up
+		switch_between "$kind" "${machines[0]}" eth1 "$second" eth0 "${servers[@]}"
+		address "$second" 10.3.0.1
+	fi
 	at firewall
 	ip -n "$machine" addr add 10.1.0.254/24 dev eth0
 	ip -n "$machine" addr add 10.3.0.254/24 dev eth1
+	[ "$count" = 2 ] || ip -n "$machine" addr add 10.3.0.1/32 dev eth1
 	inside "$machine" tee /proc/sys/net/ipv4/conf/{all,eth0,eth1}/rp_filter >/dev/null <<<0
 	inside "$machine" tee /proc/sys/net/ipv4/ip_forward >/dev/null <<<1
-	address "$second" 10.3.0.1
 	address "${machines[0]}-host2" 10.3.0.11
 	address "${machines[0]}-host3" 10.3.0.12
 }
@@ -144,6 +118,17 @@ refused() {
 	[ "$(fate efw-in rule)" -gt 0 ]
 }
 
+# apply FILE loads functions of the machine, whose daemon reads the configuration of HAProxy where a container has it, too.
+apply() {
+	local from=$state
+	if [ -n "$containers" ]; then
+		cp "$state/haproxy.cfg" "$state/$instance/state"
+		from=/var/lib/polycube
+	fi
+	sed "s|/etc/haproxy|$from|" "$here/$1" >"$state/topology.yaml"
+	ctl apply -f "$state/topology.yaml"
+}
+
 # take_over loads the functions while a file is read through HAProxy.
 take_over() {
 	say "The fast paths begin while the client reads a file through HAProxy."
@@ -151,13 +136,18 @@ take_over() {
 	local reader=$!
 	at firewall
 	start_daemon
-	ctl apply -f "$here/$hook/firewall.yaml"
+	if [ "$count" = 1 ]; then
+		apply topology.yaml
+	else
+		apply "$hook/firewall.yaml"
+		at balancer
+		start_daemon
+		apply "$hook/balancer.yaml"
+	fi
+	at firewall
 	eventually 30 "the rules are in the fast path of both directions" shows OPEN efw-in status show gate
 	eventually 30 "and of answers" shows OPEN efw-out status show gate
 	at balancer
-	start_daemon
-	sed "s|/etc/haproxy|$state|" "$here/$hook/balancer.yaml" >"$state/balancer.yaml"
-	ctl apply -f "$state/balancer.yaml"
 	ctl lb frontend show
 	expect "the frontend web is taken over" 'web .*true'
 	ctl lb report show
@@ -180,12 +170,17 @@ use() {
 	ctl lb server show
 	at firewall
 	ctl efw-in report show
-	expect "the rule of the service is in the fast path" 'dport 80.*YES'
+	if [ "$count" = 1 ]; then
+		expect "the rule of the service is known, and elb takes what it accepts" 'INPUT +1 .*dport 80.*accepted'
+	else
+		expect "the rule of the service is in the fast path" 'dport 80.*YES'
+	fi
 }
 
 main() {
 	parse "$@"
 	lab_begin web
+	in_containers
 	network
 	inside "${machines[0]}" iptables-legacy-restore <$here/firewall.rules
 	cp $here/haproxy.cfg "$state"
@@ -205,7 +200,7 @@ main() {
 	start_proxy
 
 	say "The firewall is changed as before, and the fast path follows."
-	inside "$machine" iptables-legacy -I FORWARD -s 10.1.0.1 -p tcp --dport 80 -j DROP
+	inside "$machine" iptables-legacy -I "$chain" -s 10.1.0.1 -p tcp --dport 80 -j DROP
 	eventually 30 "the new rule is compiled" shows '10\.1\.0\.1.*DROP +YES' efw-in report show
 	eventually 30 "and in the fast path" shows OPEN efw-in status show gate
 	eventually 30 "the service cannot be reached any more" refused
