@@ -126,6 +126,8 @@ func TestWhatCannotHaveBeenMeantSaysWhatToWrite(t *testing.T) {
 		{"an entry without a verb", "POST", "/lab/l1/ports/p7", "", "NONE", 400, "l1 ports p7 is not an action: use add, set, show or del"},
 		{"a list without a verb", "POST", "/lab/l1/ports", "", "NONE", 400, "l1 ports is not an action"},
 		{"a cube without a verb", "POST", "/lab/l9", "", "NONE", 400, "l9 is not an action"},
+		{"a part of a cube behind the service", "POST", "/lab/fdb", "", "NONE", 400, "fdb is part of a cube of the service lab: write <name> fdb"},
+		{"the same of a service with one cube", "POST", "/tap/loglevel", "", "NONE", 400, "loglevel is part of a cube of the service tap: write tap1 loglevel"},
 		{"a leaf without a verb", "POST", "/lab/l1/mode", "", "NONE", 405, "only GET, PATCH"},
 		{"a service without a verb", "POST", "/lab", "", "NONE", 400, "specify what to do with the service lab: add <name>, del <name> or show"},
 		{"an action", "POST", "/lab/l1/fdb/flush", "", "NONE", 201, ""},

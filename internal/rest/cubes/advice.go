@@ -47,6 +47,13 @@ func (c *Routes) noAction(t *resource.Target) *message.Error {
 		verbs = "set or show"
 	}
 	p.Message = fmt.Sprintf("%s is not an action: use %s", t.Words(), verbs)
+	if t.Kind == resource.KindCube && t.Node.Child(last) != nil {
+		of := "<name>"
+		if all := c.names.CubesOf(t.Service); len(all) == 1 {
+			of = all[0]
+		}
+		p.Message = fmt.Sprintf("%s is part of a cube of the service %s: write %s %s", t.Words(), t.Service, of, t.Words())
+	}
 	if t.Kind == resource.KindEntry {
 		p.Near = suggest.Near(last, resource.VerbWords)
 	}
