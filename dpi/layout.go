@@ -113,6 +113,9 @@ const (
 	Categories = 256
 	Elephants  = Protocols + Categories
 	Rows       = Elephants + 1
+	// Risks are those of nDPI, whose names are behind those of the classes.
+	Risks = 64
+	Names = Rows + Risks
 	// Undecided, NoRoom, Other and Fragment are packets without a protocol: of flows that are not decided, of flows without an
 	// entry, others than IP, and later fragments of datagrams whose first one was not seen.
 	Undecided    = Protocols - 1

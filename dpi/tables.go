@@ -147,9 +147,9 @@ func (t *Tables) Beat(at uint64) { atomic.StoreUint64(t.beat, at) }
 // NextEnded returns a flow that has ended, false if there is none.
 func (t *Tables) NextEnded() (Ended, bool, error) { return t.ended.Pop() }
 
-// Announce writes the names of classes and the version of the classifier: names are by row, those without one are empty.
-func (t *Tables) Announce(version string, names *[Rows]Name) error {
-	rows, values, sum := make([]uint32, Rows), make([]Name, Rows), fnv.New64a()
+// Announce writes the names of classes and risks, and the version of the classifier: names are by row, those without one are empty.
+func (t *Tables) Announce(version string, names *[Names]Name) error {
+	rows, values, sum := make([]uint32, Names), make([]Name, Names), fnv.New64a()
 	for i, name := range names {
 		rows[i], values[i] = uint32(i), name
 		_, _ = sum.Write(name[:]) // never fails

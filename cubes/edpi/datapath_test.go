@@ -64,8 +64,8 @@ func each(t *testing.T, conf string, test func(t *testing.T, r *rig)) {
 // announce writes the names of the classes.
 func (r *rig) announce() {
 	r.t.Helper()
-	var names [dpi.Rows]dpi.Name
-	for row, name := range map[int]string{0: "Unknown", dns: "DNS", tls: "TLS", video: "YouTube", dpi.Protocols + media: "Media"} {
+	var names [dpi.Names]dpi.Name
+	for row, name := range map[int]string{0: "Unknown", dns: "DNS", tls: "TLS", video: "YouTube", dpi.Protocols + media: "Media", dpi.Rows + 1: "Weak Cipher"} {
 		names[row] = dpi.NameOf(name)
 	}
 	if err := r.tables.Announce("4.2 of a test", &names); err != nil {

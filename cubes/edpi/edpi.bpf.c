@@ -53,11 +53,11 @@ PCN_MAP(policy_counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct pcn_count, 2 * E
 PCN_MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct edpi_count, EDPI_ROWS);
 /* What Go moves between classes when a flow has ended that was decided after its last packet. */
 PCN_MAP(moved, BPF_MAP_TYPE_ARRAY, __u32, struct edpi_count, EDPI_ROWS);
-/* Only Go uses these: the names of classes, the slots of policies, and flows for the log. */
+/* Only Go uses these: the names of classes and risks, the slots of policies, and flows for the log. */
 struct edpi_name {
 	char text[32];
 };
-PCN_MAP(names, BPF_MAP_TYPE_ARRAY, __u32, struct edpi_name, EDPI_ROWS);
+PCN_MAP(names, BPF_MAP_TYPE_ARRAY, __u32, struct edpi_name, EDPI_NAMES);
 struct edpi_policy_key {
 	__u32 kind;
 	char name[36];

@@ -45,6 +45,7 @@ func newEdpi(env cube.Env) (cube.Instance, error) {
 		env: env, policies: newPolicies(env), flows: newFlows(env), names: table.New[uint32, dpi.Name](env, "names"),
 		seeds: table.New[uint32, sketch.Seed](env, "seeds"), classifier: table.NewMapped[dpi.Classifier](env, "classifier"),
 	}
+	n.flows.riskNames = n.policies.risks
 	env.Every(period, n.tick)
 	return cube.Instance{Prepare: cube.Typed(n.prepare), State: n.state, Page: n.page, Action: n.action, Close: n.close}, nil
 }
@@ -111,9 +112,9 @@ func (n *edpi) follow() error {
 	if err != nil || c.Names == n.knows || c.Names == 0 {
 		return err
 	}
-	var names [dpi.Rows]string
+	var names [dpi.Names]string
 	for row, name := range n.names.All(&err) {
-		if row < dpi.Rows {
+		if row < dpi.Names {
 			names[row] = name.String()
 		}
 	}

@@ -90,6 +90,8 @@ struct edpi_first {
 #define EDPI_CATEGORIES 256
 #define EDPI_ELEPHANTS (EDPI_PROTOCOLS + EDPI_CATEGORIES)
 #define EDPI_ROWS (EDPI_ELEPHANTS + 1)
+/* Names are those of the rows, then those of 64 risks. */
+#define EDPI_NAMES (EDPI_ROWS + 64)
 /* Rows of packets that have no class: those of flows that are not decided, of flows for which there was no room, others
  * than IP, and later fragments of datagrams whose first one was not seen. */
 #define EDPI_UNDECIDED_ROW (EDPI_PROTOCOLS - 1)

@@ -96,7 +96,7 @@ func TestOtherNamesBeginAnew(t *testing.T) {
 		if sum := r.classes("protocol")["DNS"]; sum.Packets != 2 {
 			t.Errorf("with the same names DNS has %+v", sum)
 		}
-		names := [dpi.Rows]dpi.Name{dns: dpi.NameOf("Other")}
+		names := [dpi.Names]dpi.Name{dns: dpi.NameOf("Other")}
 		if err := r.tables.Announce("5", &names); err != nil {
 			t.Fatal(err)
 		}

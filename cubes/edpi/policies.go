@@ -8,6 +8,8 @@ package edpi
 import (
 	"errors"
 	"fmt"
+	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ type policies struct {
 	inRules map[uint32]rule
 	conf    []Policy
 	// names are those that polycube-ndpi has announced, by row; rows is the reverse, in lower case. Both are nil before.
-	names *[dpi.Rows]string
+	names *[dpi.Names]string
 	rows  map[classKey]uint32
 }
 
@@ -238,9 +240,9 @@ func (p *policies) setRule(row uint32, is rule) error {
 }
 
 // know takes over the names of classes.
-func (p *policies) know(names *[dpi.Rows]string) error {
+func (p *policies) know(names *[dpi.Names]string) error {
 	p.names, p.rows = names, map[classKey]uint32{}
-	for row, name := range names {
+	for row, name := range names[:dpi.Rows] {
 		if name == "" {
 			continue
 		}
@@ -259,4 +261,18 @@ func (p *policies) name(row uint32) string {
 		return p.names[row]
 	}
 	return fmt.Sprint(row % dpi.Protocols)
+}
+
+// risks names the bits that are set: by their numbers, if no names are known.
+func (p *policies) risks(set uint64) string {
+	var all []string
+	for ; set != 0; set &= set - 1 {
+		bit := bits.TrailingZeros64(set)
+		name := strconv.Itoa(bit)
+		if p.names != nil && p.names[dpi.Rows+bit] != "" {
+			name = p.names[dpi.Rows+bit]
+		}
+		all = append(all, name)
+	}
+	return strings.Join(all, ", ")
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -288,18 +287,9 @@ func (n *edpi) shown(k dpi.Key, is dpi.Flow, now uint64) flowState {
 		if m := is.Class.Master; m != 0 && m <= dpi.LastProtocol {
 			s.Carrier = n.policies.name(uint32(m))
 		}
-		s.Risks = risksOf(is.Class.Risks)
+		s.Risks = n.policies.risks(is.Class.Risks)
 	}
 	return s
-}
-
-// risksOf lists the bits that are set.
-func risksOf(set uint64) string {
-	var all []string
-	for ; set != 0; set &= set - 1 {
-		all = append(all, strconv.Itoa(bits.TrailingZeros64(set)))
-	}
-	return strings.Join(all, ",")
 }
 
 // flow finds the flow that a path names.

@@ -40,7 +40,11 @@ type flows struct {
 	// late are the classes of flows whose programs have not adopted them, by the flow's ID.
 	late map[uint64]lateClass
 	// elephants are those that were announced.
-	elephants                    map[uint64]bool
+	elephants map[uint64]bool
+	// risks are those that were announced, by the flow's ID; risky is how many flows with others this sweep has found.
+	risks                        map[uint64]uint64
+	risky                        int
+	riskNames                    func(set uint64) string
 	expired, cutShort, notLogged uint64
 	sweeps                       uint64
 }
@@ -49,7 +53,7 @@ func newFlows(env cube.Env) *flows {
 	return &flows{
 		env: env, table: table.New[dpi.Key, dpi.Flow](env, "flows"), decisions: table.New[dpi.Key, dpi.Decision](env, "decisions"),
 		counts: table.NewPerCPU[uint32, count](env, "counts"), moved: table.New[uint32, count](env, "moved"),
-		ended: table.NewQueue[dpi.Ended](env, "ended"), late: map[uint64]lateClass{}, elephants: map[uint64]bool{},
+		ended: table.NewQueue[dpi.Ended](env, "ended"), late: map[uint64]lateClass{}, elephants: map[uint64]bool{}, risks: map[uint64]uint64{},
 	}
 }
 
@@ -67,6 +71,8 @@ const (
 	// rereads is how many sweeps are between two that read the decision about a flow without new packets: reading it takes several
 	// times as long as all else that a sweep does with a flow, and it rarely changes. The flow's end reads it in any case.
 	rereads = 8
+	// maxRisky is how many flows with risks a sweep announces one by one.
+	maxRisky = 10
 )
 
 // class is that of a flow; known: it has one. late: the program has not adopted it, which it does with the next packet.
@@ -96,7 +102,7 @@ func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) er
 		return err
 	}
 	tight := f.live > conf.MaxFlows/8*7
-	pending, elephants := map[uint32]count{}, map[uint64]bool{}
+	pending, elephants, risks := map[uint32]count{}, map[uint64]bool{}, map[uint64]uint64{}
 	live, lates := uint32(0), 0
 	var old []dpi.Key
 	var cut int
@@ -115,6 +121,10 @@ func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) er
 			elephants[is.ID] = true
 			f.announce(key, is)
 		}
+		if class.Risks != 0 {
+			risks[is.ID] = class.Risks
+			f.warn(key, is, class.Risks)
+		}
 		if late {
 			move(pending, is, class)
 			lates++
@@ -128,6 +138,10 @@ func (f *flows) sweep(conf *Config, rows map[uint32]time.Duration, told bool) er
 		f.late = map[uint64]lateClass{}
 	}
 	err = f.end(old, told)
+	if f.risky > maxRisky {
+		author.Announce(f.env, "risk", fmt.Sprintf("%d more flows have risks", f.risky-maxRisky))
+	}
+	f.risks, f.risky = risks, 0
 	f.pending, f.live = pending, live-min(live, uint32(len(old)))
 	f.cutShort += uint64(cut)
 	if f.sweeps++; f.sweeps%strangers == 0 {
@@ -141,6 +155,17 @@ func (f *flows) announce(key dpi.Key, is dpi.Flow) {
 	if !f.elephants[is.ID] {
 		e := endsOf(key, is)
 		author.Announce(f.env, "elephant", fmt.Sprintf("%s from %s port %d to %s port %d is an elephant", e.L4, e.Source, e.SourcePort, e.Destination, e.DestinationPort))
+	}
+}
+
+// warn adds an event for a flow whose risks were not announced, unless there are too many.
+func (f *flows) warn(key dpi.Key, is dpi.Flow, risks uint64) {
+	if risks == 0 || f.risks[is.ID] == risks {
+		return
+	}
+	if f.risky++; f.risky <= maxRisky {
+		e := endsOf(key, is)
+		author.Announce(f.env, "risk", fmt.Sprintf("%s from %s port %d to %s port %d: %s", e.L4, e.Source, e.SourcePort, e.Destination, e.DestinationPort, f.riskNames(risks)))
 	}
 }
 
@@ -179,6 +204,7 @@ func (f *flows) end(keys []dpi.Key, told bool) error {
 			move(moved, is, d.Class)
 			is.Class, is.Flags = d.Class, is.Flags|dpi.Decided
 		}
+		f.warn(key, is, is.Class.Risks)
 		if !told || f.ended.Push(dpi.Ended{Key: key, Flow: is}) != nil {
 			f.notLogged++
 		}

@@ -97,7 +97,7 @@ type program struct {
 	daemon  *sidecar.Daemon
 	log     *slog.Logger
 	module  *ndpi.Module
-	names   *[dpi.Rows]dpi.Name
+	names   *[dpi.Names]dpi.Name
 	events  *logFile  // nil: no log
 	flows   *exporter // nil: no IPFIX
 	counts  Counts

@@ -201,14 +201,17 @@ func (n *Module) Close() {
 // Version is that of the library in use.
 func Version() string { return C.GoString(C.ndpi_revision()) }
 
-// Names returns the names of protocols and categories, by the rows of package dpi.
-func (n *Module) Names() *[dpi.Rows]dpi.Name {
-	var names [dpi.Rows]dpi.Name
+// Names returns the names of protocols, categories and risks, by the rows of package dpi.
+func (n *Module) Names() *[dpi.Names]dpi.Name {
+	var names [dpi.Names]dpi.Name
 	for id := range min(int(C.ndpi_get_num_supported_protocols(n.m)), dpi.LastProtocol+1) {
 		names[id] = dpi.NameOf(clean(C.GoString(C.ndpi_get_proto_name(n.m, C.uint16_t(id)))))
 	}
 	for id := range min(int(C.NDPI_PROTOCOL_NUM_CATEGORIES), dpi.Categories) {
 		names[dpi.Protocols+id] = dpi.NameOf(clean(C.GoString(C.ndpi_category_get_name(n.m, C.ndpi_protocol_category_t(id)))))
+	}
+	for bit := range min(int(C.NDPI_MAX_RISK), dpi.Risks) {
+		names[dpi.Rows+bit] = dpi.NameOf(Risk(bit))
 	}
 	return &names
 }

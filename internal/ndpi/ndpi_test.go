@@ -70,8 +70,8 @@ func TestAFlowIsRecognised(t *testing.T) {
 	if v := Version(); !strings.Contains(v, ".") {
 		t.Errorf("the version is %q", v)
 	}
-	if r := Risk(1); r == "" {
-		t.Error("risk 1 has no name")
+	if r := Risk(1); r == "" || !strings.HasPrefix(r, names[dpi.Rows+1].String()) {
+		t.Errorf("risk 1 is %q, announced as %q", r, names[dpi.Rows+1])
 	}
 }
 

@@ -192,7 +192,7 @@ func classes(d *daemon, cube string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	names := [dpi.Rows]dpi.Name{5: dpi.NameOf("DNS"), dpi.Protocols + 1: dpi.NameOf("Media")}
+	names := [dpi.Names]dpi.Name{5: dpi.NameOf("DNS"), dpi.Protocols + 1: dpi.NameOf("Media")}
 	if err := errors.Join(tables.Announce("of a test", &names), tables.Close()); err != nil {
 		d.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func flows(t *testing.T, l *bpftest.Lab) (all []sample) {
 	frame := func(port uint16) []byte {
 		return pkt.Eth(macs[1], cubeMACs[1]).IPv4(v4[1], v4[2]).UDP(port, 4242).Payload(1000).Bytes()
 	}
-	names := [dpi.Rows]dpi.Name{1: dpi.NameOf("one"), 2: dpi.NameOf("two"), dpi.Protocols + 3: dpi.NameOf("three")}
+	names := [dpi.Names]dpi.Name{1: dpi.NameOf("one"), 2: dpi.NameOf("two"), dpi.Protocols + 3: dpi.NameOf("three")}
 	errs := []error{tables.Announce("of a test", &names)}
 	for port, class := range map[uint16]dpi.Class{1: {Protocol: 1}, 2: {Protocol: 2}, 3: {Protocol: 3, Category: 3}} {
 		explained(t, l, "veth1", frame(port))
