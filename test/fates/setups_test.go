@@ -39,7 +39,7 @@ var setups = map[string]func(*bpftest.Lab){
 	},
 	"edpi": func(l *bpftest.Lab) {
 		between(l)
-		l.Create("edpi", "e", `{"undecided":"DROP","on-failure":"CLOSED","elephant-bytes":1000000,"elephant-rate":100000,"sample-interval":64,
+		l.Create("edpi", "e", `{"outputs":[{"number":1,"to":"f:p3"}],"undecided":"DROP","on-failure":"CLOSED","elephant-bytes":1000000,"elephant-rate":100000,"sample-interval":64,
 			"policy":[{"kind":"PROTOCOL","name":"one","action":"DROP"},{"kind":"PROTOCOL","name":"two","action":"LIMIT","rate":8},
 			{"kind":"CATEGORY","name":"three","action":"REDIRECT","output":1},{"kind":"ELEPHANT","name":"any","action":"MARK","mark":1}]}`)
 		l.Attach("e", "f:p1")
