@@ -38,9 +38,10 @@ var pollers = struct {
 
 // poller polls the tables of one namespace.
 type poller struct {
-	reader *legacyReader
-	at     namespace
-	clock  *clock
+	looking sync.Mutex // guards the reader
+	reader  *legacyReader
+	at      namespace
+	clock   *clock
 	// subscribers and their needs are guarded by the lock of the pollers.
 	subscribers map[*subscriber]bool
 }
@@ -78,7 +79,7 @@ func followLegacy(visit func(func() error) error) (*subscriber, error) {
 		if pollers.swaps == nil {
 			pollers.swaps, pollers.swapless = followSwaps(swapFunction, lookNow)
 		}
-		p.reader.look()
+		p.look()
 		go p.run()
 	}
 	s := &subscriber{p: p, changes: make(chan struct{}, 1)}
@@ -158,11 +159,26 @@ func (p *poller) run() {
 		if !p.wanted() {
 			return
 		}
-		if p.reader.look() {
+		if p.look() {
 			p.tell()
 			followLater()
 		}
 	}
+}
+
+func (p *poller) look() (changed bool) {
+	p.looking.Lock()
+	defer p.looking.Unlock()
+	return p.reader.look()
+}
+
+// changed compares the tables now, and reports whether they have changed since they were last compared. All subscribers are notified.
+func (s *subscriber) changed() bool {
+	changed := s.p.look()
+	if changed {
+		s.p.tell()
+	}
+	return changed
 }
 
 // followLater follows swaps if the module with the tables was loaded after the first attempt.

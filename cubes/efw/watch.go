@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +22,12 @@ import (
 
 // How often state without notifications, whose changes may be detected late, is compared; and how long reading the host may take.
 const (
-	slowPeriod  = 500 * time.Millisecond
-	readTimeout = 10 * time.Second
-	listenPause = 100 * time.Millisecond
+	slowPeriod = 500 * time.Millisecond
+	// confirmAfter is when rules of iptables-legacy are read once more after a change: one that was undone while they were read
+	// leaves no trace in their comparison.
+	confirmAfter = time.Second
+	readTimeout  = 10 * time.Second
+	listenPause  = 100 * time.Millisecond
 )
 
 // announcements are the netlink groups that notify of changes relevant to package offload.
@@ -135,6 +139,7 @@ func (w *watch) work(ctx context.Context) {
 	defer slow.Stop()
 	defer func() { _ = w.follow(ctx, false) }()
 	was := "" // compile the rules in any case
+	var confirm <-chan time.Time
 	look := func() (now string) {
 		_ = w.e.visit(func() error { now = slowFingerprint(); return nil })
 		return now
@@ -151,15 +156,28 @@ func (w *watch) work(ctx context.Context) {
 				was = now
 				w.note("connection tracking")
 			}
+		case <-confirm:
+			confirm = nil
+			was = w.recompile(ctx, look(), nil)
 		case <-w.dirty:
-			was = look()
-			if err := w.compile(ctx); err != nil && ctx.Err() == nil {
-				w.e.gate.fail(err)
-				w.e.env.Logger().Error("offload the host's rules", "error", err)
-				was = "" // retry later
-			}
+			was = w.recompile(ctx, look(), &confirm)
 		}
 	}
+}
+
+// recompile compiles the rules, and returns the fingerprint for which that was, empty to retry later. It sets the time when rules of
+// iptables-legacy are to be confirmed.
+func (w *watch) recompile(ctx context.Context, was string, confirm *<-chan time.Time) string {
+	legacy, err := w.compile(ctx)
+	if err != nil && ctx.Err() == nil {
+		w.e.gate.fail(err)
+		w.e.env.Logger().Error("offload the host's rules", "error", err)
+		was = ""
+	}
+	if legacy && confirm != nil {
+		*confirm = time.After(confirmAfter)
+	}
+	return was
 }
 
 // follow starts or stops watching iptables-legacy.
@@ -190,8 +208,9 @@ func (w *watch) follow(ctx context.Context, wanted bool) error {
 	return nil
 }
 
-// compile reads and compiles the rules, and opens the gate, unless the host has changed in between.
-func (w *watch) compile(ctx context.Context) error {
+// compile reads and compiles the rules, and opens the gate, unless the host has changed in between. legacy: verdicts depend on rules
+// of iptables-legacy.
+func (w *watch) compile(ctx context.Context) (legacy bool, err error) {
 	begun := time.Now()
 	seen := w.e.gate.seen()
 	var parent cube.Parent
@@ -202,17 +221,21 @@ func (w *watch) compile(ctx context.Context) error {
 			config = *w.e.config
 		}
 	}); err != nil {
-		return err // the cube is closed
+		return false, err // the cube is closed
 	}
 	if err := w.follow(ctx, config.Offload); err != nil {
-		return err
+		return false, err
 	}
 	if !config.Offload {
-		return w.put(seen, &compiled{}, gateEntry{}, begun)
+		return false, w.put(seen, &compiled{}, gateEntry{}, begun)
 	}
+	w.legacy.changed() // what is read is compared with this
 	hosts, err := w.e.readHosts(ctx, parent, config.Outputs)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if w.legacy.changed() {
+		return false, nil // it comes again
 	}
 	c := compile(hosts)
 	is := gateEntry{}
@@ -221,10 +244,11 @@ func (w *watch) compile(ctx context.Context) error {
 	judges := c.judges()
 	if judges {
 		if err := w.legacy.depend(true); err != nil { // before the gate opens
-			return err
+			return false, err
 		}
 	}
-	return errors.Join(w.put(seen, c, is, begun), w.legacy.depend(judges))
+	legacy = judges && slices.ContainsFunc(hosts[:], func(h *offload.Host) bool { return h.Legacy != nil })
+	return legacy, errors.Join(w.put(seen, c, is, begun), w.legacy.depend(judges))
 }
 
 // put puts compiled rules into effect.
