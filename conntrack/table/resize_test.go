@@ -71,10 +71,13 @@ func TestConnectionsKeepTheirNumbers(t *testing.T) {
 func TestASmallerTableKeepsConnectionsBeyondItsSize(t *testing.T) {
 	l := newLab(t, tableTC, 4*partEntries)
 	const many = 3*partEntries - 1000
-	l.run("pass", 1, 0, many)
+	opened := l.run("pass", 1, 0, many)
 	l.resize(1000)
-	if got := l.run("find", 1, 0, many); got.Found != many || len(l.entries.elem) != 3 {
-		t.Errorf("%d connections are found in %d parts, want all of %d in 3", got.Found, len(l.entries.elem), many)
+	if got := l.run("find", 1, 0, many); got.Found != opened.Opened || len(l.entries.elem) != 3 {
+		t.Errorf("%d connections are found in %d parts, want all of %d in 3", got.Found, len(l.entries.elem), opened.Opened)
+	}
+	if opened.Opened < many-10 { // some lines of the index, which nobody can foresee, may be full
+		t.Errorf("%d of %d connections are opened: %v", opened.Opened, many, opened.Refused)
 	}
 	if got := l.run("pass", 2, 0, 1000); got.Opened > 16*16 {
 		t.Errorf("%d are opened in a table that has more than its size", got.Opened)

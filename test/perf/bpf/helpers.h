@@ -12,6 +12,7 @@
 #include <pcn/fdb.h>
 #include <pcn/flow.h>
 #include <pcn/ip.h>
+#include <pcn/tos.h>
 
 /* COST_name: the helper, TIMES times, then a drop. LAST_name: the helper ends the packet. UP_name:
  * the helper, which creates a record for user space, then a drop; UPLAST_name: the helper ends the
@@ -87,6 +88,7 @@
 	X(COST_pcn_is_neighbour_discovery) \
 	X(COST_pcn_flow_hash)              \
 	X(COST_pcn_set_flow_hash)          \
+	X(COST_pcn_ecn)                    \
 	X(COST_pcn_get_flow_hash)          \
 	X(LAST_pcn_pkt_send)               \
 	X(LAST_pcn_pkt_pass)               \

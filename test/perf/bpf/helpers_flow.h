@@ -34,6 +34,8 @@ PCN_INLINE void flows(struct CTXTYPE *ctx, struct pcn_md *md, __u32 what)
 			KEEP(pcn_is_neighbour_discovery(ctx, &to->flow));
 		else if (what == COST_pcn_flow_hash)
 			KEEP(pcn_flow_hash(&to->flow));
+		else if (what == COST_pcn_ecn)
+			KEEP(pcn_ecn(ctx, &to->flow));
 		else if (what == COST_pcn_set_flow_hash)
 			pcn_set_flow_hash(md, to->bytes[0]);
 		else if (what == COST_pcn_get_flow_hash)
