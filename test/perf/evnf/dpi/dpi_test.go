@@ -80,7 +80,7 @@ func made(ns map[string]float64) []*runner {
 }
 
 func TestTheBetterPeerIsWhatCounts(t *testing.T) {
-	long := lasting{path: report.Sample{500}, without: report.Sample{400}, process: report.Sample{0.005}, daemon: report.Sample{0.01}}
+	long := lasting{all: report.Sample{500}, peer: report.Sample{1500}, path: report.Sample{500}, without: report.Sample{400}, process: report.Sample{0.005}, daemon: report.Sample{0.01}}
 	is := result(made(map[string]float64{queued: 3000, queuedMark: 10, copied: 1500, copiedEFW: 1000, copiedNext: 1200, nextEFW: 600, chainXDP: 500, chainTCX: 2000}), long)
 	want := map[string]string{
 		"0 % elephants, the others long flows": "3.00 ×", "50 % elephants, the others mice": "3.00 ×", "100 % elephants": "3.00 ×",
