@@ -22,7 +22,7 @@ const (
 	maxOfSender = 16
 )
 
-// sender is what counts as one sender: who has an IPv6 prefix of 64 bits has all of its addresses.
+// sender returns the prefix that counts as one sender: an IPv4 address, or the /64 of an IPv6 address, since hosts can use any address of their /64.
 func sender(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
