@@ -8,7 +8,6 @@ package lbdsr
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/polycube/polycube/test/bpftest"
@@ -16,12 +15,9 @@ import (
 	"github.com/polycube/polycube/test/repeat"
 )
 
-// edit is what creates an entry.
-type edit struct{ words, body string }
-
 // balanced are services of both families and all ways to tell flows apart, each with servers of several weights.
-func balanced() (services []edit, servers [][]edit) {
-	for n, s := range []edit{
+func balanced() (services []bpftest.Edit, servers [][]bpftest.Edit) {
+	for n, s := range []struct{ words, body string }{
 		{"10.0.0.100 80 TCP", `{}`},
 		{"10.0.0.100 53 UDP", `{"select":"HOSTS"}`},
 		{"10.0.0.101 0 ALL", `{"select":"SOURCE"}`},
@@ -30,47 +26,19 @@ func balanced() (services []edit, servers [][]edit) {
 		{"2001:db8::101 53 ALL", `{"select":"SOURCE"}`},
 		{"2001:db8::102 443 UDP", `{"select":"QUIC"}`},
 	} {
-		services = append(services, edit{"lb service " + s.words, s.body})
-		var all []edit
+		services = append(services, bpftest.Edit{Words: "lb service " + s.words, Body: s.body})
+		var all []bpftest.Edit
 		for i := range 3 + 4*n {
 			id := ""
 			if s.body == `{"select":"QUIC"}` && i%2 == 0 {
 				id = fmt.Sprintf(`,"quic-server-id":"01:02:03:%02x"`, i)
 			}
 			words := fmt.Sprintf("lb service %s server 02:00:00:00:%02x:%02x", s.words, 3+n, i)
-			all = append(all, edit{words, fmt.Sprintf(`{"weight":%d%s}`, 1+(n+i)%5, id)})
+			all = append(all, bpftest.Edit{Words: words, Body: fmt.Sprintf(`{"weight":%d%s}`, 1+(n+i)%5, id)})
 		}
 		servers = append(servers, all)
 	}
 	return services, servers
-}
-
-// configure makes services and servers in a random order, with detours: some come, go and come again, or have another weight first.
-func configure(l *bpftest.Lab, r *rand.Rand, services []edit, servers [][]edit) {
-	var ready []edit // servers whose service is there
-	left := r.Perm(len(services))
-	for len(left)+len(ready) > 0 {
-		if len(left) > 0 && (len(ready) == 0 || r.IntN(8) == 0) {
-			l.Set("POST", services[left[0]].words, services[left[0]].body)
-			ready = append(ready, servers[left[0]]...)
-			left = left[1:]
-			continue
-		}
-		i := r.IntN(len(ready))
-		e := ready[i]
-		ready = slices.Delete(ready, i, i+1)
-		switch r.IntN(4) {
-		case 0:
-			l.Set("POST", e.words, `{"weight":9}`)
-			l.Set("DELETE", e.words, "")
-			ready = append(ready, e)
-		case 1:
-			l.Set("POST", e.words, `{"weight":7}`)
-			l.Set("PATCH", e.words, e.body)
-		default:
-			l.Set("POST", e.words, e.body)
-		}
-	}
 }
 
 // tuple is the first packet of a random client to one of the services, and its name.
@@ -113,12 +81,12 @@ func TestTheOrderOfEditsDoesNotMatter(t *testing.T) {
 	const tuples = 3000
 	r := rand.New(rand.NewPCG(repeat.Seed(t), 2))
 	services, servers := balanced()
-	var labs []*bpftest.Lab
-	for range 2 {
+	var machines [2]*bpftest.Lab
+	for i := range machines {
 		l := bpftest.New(t, bpftest.Options{Hosts: 2})
 		l.Create("lbdsr", "lb", `{`+ports+`,"quic-config":[{"id":1,"server-id-length":4}]}`)
-		configure(l, r, services, servers)
-		labs = append(labs, l)
+		l.CreateShuffled(r, services, servers)
+		machines[i] = l
 	}
 	var frames [][]byte
 	var names []string
@@ -126,23 +94,12 @@ func TestTheOrderOfEditsDoesNotMatter(t *testing.T) {
 		frame, name := tuple(r)
 		frames, names = append(frames, frame), append(names, name)
 	}
-	// The second machine gets them in another order as well.
-	order := r.Perm(tuples)
-	shuffled := make([][]byte, tuples)
-	for i, n := range order {
-		shuffled[i] = frames[n]
-	}
-	first, second := labs[0].RunAll("veth1", frames), labs[1].RunAll("veth1", shuffled)
 	seen := map[string]map[string]bool{}
-	for i, n := range order {
-		a, b := first[n], second[i]
-		if a == nil || b == nil || string(a) != string(b) {
-			t.Fatalf("%s: % x left as\n% x, and on the other machine as\n% x", names[n], frames[n], a, b)
-		}
+	for n, frame := range bpftest.SameAnswers(t, r, "veth1", machines, frames) {
 		if seen[names[n]] == nil {
 			seen[names[n]] = map[string]bool{}
 		}
-		seen[names[n]][string(a[:6])] = true
+		seen[names[n]][string(frame[:6])] = true
 	}
 	for n, name := range []string{"TCP", "HOSTS", "SOURCE", "QUIC", "TCP of IPv6", "SOURCE of IPv6", "QUIC of IPv6"} {
 		if count := len(seen[name]); count < len(servers[n])/2 {

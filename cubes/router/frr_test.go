@@ -6,132 +6,21 @@ package router
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/polycube/polycube/test/bpftest"
+	"github.com/polycube/polycube/test/frr"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 )
 
-// frrDir is where distributions install the FRR daemons.
-const frrDir = "/usr/lib/frr"
-
-// frr are the daemons of FRR in a cube's namespace.
-type frr struct {
-	t    *testing.T
-	l    *bpftest.Lab
-	cube string
-	dir  string
-}
-
-// needFRR skips a test where FRR is not installed.
-func needFRR(t *testing.T) {
+// start starts the daemons of FRR in a cube's namespace.
+func start(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string) *frr.Router {
 	t.Helper()
-	netns.NeedRoot(t)
-	if _, err := os.Stat(filepath.Join(frrDir, "zebra")); err != nil {
-		t.Skipf("FRR is not installed: apt-get install frr: %v", err)
-	}
-}
-
-// startFRR starts zebra and other daemons, whose configurations are given by name.
-func startFRR(t *testing.T, l *bpftest.Lab, cube string, confs map[string]string) *frr {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "frr") // the test's own are closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	f := &frr{t: t, l: l, cube: cube, dir: dir}
-	f.own(f.dir)
-	f.start("zebra", "hostname "+cube+"\n")
-	netns.Eventually(t, patience, func() error { // the others require it
-		_, err := os.Stat(filepath.Join(f.dir, "zserv.api"))
-		return err
-	})
-	for _, daemon := range []string{"ospfd", "bgpd"} {
-		if conf, ok := confs[daemon]; ok {
-			f.start(daemon, conf)
-		}
-	}
-	return f
-}
-
-// own makes a file belong to the user that the daemons run as.
-func (f *frr) own(name string) {
-	f.t.Helper()
-	u, err := user.Lookup("frr")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.Chown(name, uid, -1); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func (f *frr) start(daemon, conf string) {
-	f.t.Helper()
-	file := filepath.Join(f.dir, daemon+".conf")
-	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
-		f.t.Fatal(err)
-	}
-	out, err := os.Create(filepath.Join(f.dir, daemon+".log"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.own(file)
-	args := []string{"-f", file, "-i", filepath.Join(f.dir, daemon+".pid"),
-		"-z", filepath.Join(f.dir, "zserv.api"), "--vty_socket", f.dir, "-A", "127.0.0.1", "-P", "0", "--log", "stdout"}
-	if daemon == "bgpd" {
-		args = append(args, "-p", "179")
-	}
-	cmd := f.l.Within(f.cube, filepath.Join(frrDir, daemon), args...)
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // by the signal
-		_ = out.Close()
-		if f.t.Failed() {
-			log, _ := os.ReadFile(out.Name())
-			f.t.Logf("%s of %s:\n%s", daemon, f.cube, log)
-		}
-	})
-}
-
-// show queries a daemon.
-func (f *frr) show(daemon, command string) string {
-	out, _ := exec.Command("vtysh", "--vty_socket", f.dir, "-d", daemon, "-c", command).CombinedOutput()
-	return string(out)
-}
-
-// eventually waits until a command's output contains the text.
-func (f *frr) eventually(daemon, command, want string, times int) {
-	f.t.Helper()
-	netns.Eventually(f.t, pace.Stretch(time.Minute), func() error {
-		if got := f.show(daemon, command); strings.Count(got, want) < times {
-			return fmt.Errorf("%s of %s: %s\nwant %d times %s", command, f.cube, got, times, want)
-		}
-		return nil
-	})
+	return frr.Start(t, func(name string, args ...string) *exec.Cmd { return l.Within(cube, name, args...) }, confs)
 }
 
 // ospf is the configuration of a router with links to others.
@@ -174,13 +63,13 @@ func hasRoute(t *testing.T, l *bpftest.Lab, cube, text string, want bool) {
 }
 
 func TestRoutersWithOSPFFindTheWayAndAnotherOne(t *testing.T) {
-	needFRR(t)
+	frr.Need(t)
 	t.Parallel()
 	l := triangle(t)
-	r1 := startFRR(t, l, "r1", map[string]string{"ospfd": ospf(1, "to2", "to3")})
-	startFRR(t, l, "r2", map[string]string{"ospfd": ospf(2, "to1", "to3")})
-	startFRR(t, l, "r3", map[string]string{"ospfd": ospf(3, "to1", "to2")})
-	r1.eventually("ospfd", "show ip ospf neighbor", "Full", 2)
+	r1 := start(t, l, "r1", map[string]string{"ospfd": ospf(1, "to2", "to3")})
+	start(t, l, "r2", map[string]string{"ospfd": ospf(2, "to1", "to3")})
+	start(t, l, "r3", map[string]string{"ospfd": ospf(3, "to1", "to2")})
+	r1.Eventually("ospfd", "show ip ospf neighbor", "Full", 2)
 	hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"10.12.0.2"`, true)
 	hasRoute(t, l, "r2", `"network":"10.1.0.0/24","nexthop":"10.12.0.1"`, true)
 
@@ -255,7 +144,7 @@ func bgp(as int, network string, neighbours ...string) string {
 }
 
 func TestRoutersWithBGPShareTheTrafficAmongEqualPaths(t *testing.T) {
-	needFRR(t)
+	frr.Need(t)
 	t.Parallel()
 	l := bpftest.New(t, bpftest.Options{Hosts: 2, Mode: "call", Shadow: true})
 	const quiet = `"shadow":true,"arp":{"duplicate-detection":false}`
@@ -267,8 +156,8 @@ func TestRoutersWithBGPShareTheTrafficAmongEqualPaths(t *testing.T) {
 		h.Run("ip", "addr", "add", fmt.Sprintf("10.%d.0.2/24", i+1), "dev", "eth0")
 		h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.%d.0.1", i+1))
 	}
-	startFRR(t, l, "r1", map[string]string{"bgpd": bgp(1, "10.1.0.0/24", "10.12.1.2", "10.12.2.2")})
-	startFRR(t, l, "r2", map[string]string{"bgpd": bgp(2, "10.2.0.0/24", "10.12.1.1", "10.12.2.1")})
+	start(t, l, "r1", map[string]string{"bgpd": bgp(1, "10.1.0.0/24", "10.12.1.2", "10.12.2.2")})
+	start(t, l, "r2", map[string]string{"bgpd": bgp(2, "10.2.0.0/24", "10.12.1.1", "10.12.2.1")})
 	for _, gateway := range []string{"10.12.1.2", "10.12.2.2"} {
 		hasRoute(t, l, "r1", `"network":"10.2.0.0/24","nexthop":"`+gateway+`","interface":"`, true)
 	}
