@@ -34,10 +34,11 @@ const (
 const (
 	// look is how often the program checks that its cube still exists.
 	look = time.Second
-	// The program says how far it is several times in the cube's classifier-timeout, which is at least 100 ms and may be shortened at any
-	// time; but no more often, because waking up is what takes time while there is nothing to inspect.
+	// The program says how far it is several times in the cube's classifier-timeout. That is at least 250 ms and may be shortened at any
+	// time, which the program learns within a second: until then, the longest interval has to do. It is no shorter, because waking
+	// up is what takes time while there is nothing to inspect.
 	beatsInTimeout  = 5
-	longestInterval = 50 * time.Millisecond
+	longestInterval = 100 * time.Millisecond
 	// sweepInterval is how often silent flows are looked for, and flows that have ended read.
 	sweepInterval = 200 * time.Millisecond
 )
