@@ -94,29 +94,34 @@ func (f *farm) live(connections int) {
 }
 
 func TestAnUpgradeBreaksNoConnection(t *testing.T) {
-	kinds := sessionTypes()
-	eachBalancer(t, kinds, func(t *testing.T, b balancer, kind string) {
-		m := newMachine(t)
-		m.bin = filepath.Join(baseline(t, "nat"), "polycubed")
-		f := newFarm(t, m, kind, farm{balancer: b, services: farmServices, protocols: farmProtocols, serve: serveProtocols})
-		c := f.openAll(300)
-		c.during("with the older daemon", func() { f.add(3) })
-		c.fresh()
-		c.during("while the daemon is upgraded", func() {
-			f.Kill9()
-			m.bin = ""
-			f.daemon = f.Start()
-		})
-		c.during("while a server drains", func() { f.set(1, `{"admin-state":"DRAINING"}`) })
-		if n := c.fresh(); n[1] != 0 || n[2]*n[3] == 0 {
-			t.Errorf("after the upgrade, with a server that drains, 30 connections are with servers %v", n)
-		}
-		for _, word := range []string{"cleanup", "could not be restored", "[warning]", "[error]"} {
-			if out := f.out.String(); strings.Contains(out, word) {
-				t.Errorf("the daemon says %q:\n%s", word, tail(out, 20))
-			}
-		}
+	eachBalancer(t, types, func(t *testing.T, b balancer, kind string) {
+		upgrade(t, kind, farm{balancer: b, services: farmServices, protocols: farmProtocols, serve: serveProtocols}, 300)
 	})
+}
+
+// upgrade replaces an older daemon by this one while a farm has connections.
+func upgrade(t *testing.T, kind string, conf farm, connections int) {
+	t.Helper()
+	m := newMachine(t)
+	m.bin = filepath.Join(baseline(t, "nat"), "polycubed")
+	f := newFarm(t, m, kind, conf)
+	c := f.openAll(connections)
+	c.during("with the older daemon", func() { f.add(3) })
+	c.fresh()
+	c.during("while the daemon is upgraded", func() {
+		f.Kill9()
+		m.bin = ""
+		f.daemon = f.Start()
+	})
+	c.during("while a server drains", func() { f.set(1, `{"admin-state":"DRAINING"}`) })
+	if n := c.fresh(); n[1] != 0 || n[2]*n[3] == 0 {
+		t.Errorf("after the upgrade, with a server that drains, 30 connections are with servers %v", n)
+	}
+	for _, word := range []string{"cleanup", "could not be restored", "[warning]", "[error]"} {
+		if out := f.out.String(); strings.Contains(out, word) {
+			t.Errorf("the daemon says %q:\n%s", word, tail(out, 20))
+		}
+	}
 }
 
 // crowd is all connections of a client.

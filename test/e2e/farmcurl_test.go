@@ -225,6 +225,18 @@ func (c *curl) read() error {
 
 // TestDownloadsFromNginxOutliveChangesOfServers: curl keeps its connections to nginx, and reads complete responses.
 func TestDownloadsFromNginxOutliveChangesOfServers(t *testing.T) {
+	eachNginx(t, func(t *testing.T, conf farm, kind string, connections int) {
+		newFarm(t, newMachine(t), kind, conf).live(connections)
+	})
+}
+
+func TestDownloadsFromNginxOutliveAnUpgrade(t *testing.T) {
+	eachNginx(t, func(t *testing.T, conf farm, kind string, connections int) { upgrade(t, kind, conf, connections) })
+}
+
+// eachNginx runs a test with nginx and curl for each load balancer at hooks.
+func eachNginx(t *testing.T, test func(t *testing.T, conf farm, kind string, connections int)) {
+	t.Helper()
 	for _, program := range []string{"nginx", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("needs %s: run scripts/deps.sh build (%v)", program, err)
@@ -236,7 +248,7 @@ func TestDownloadsFromNginxOutliveChangesOfServers(t *testing.T) {
 	}
 	s := newSites(t)
 	eachBalancer(t, kinds, func(t *testing.T, b balancer, kind string) {
-		newFarm(t, newMachine(t), kind, farm{balancer: b, services: farmServices[:1], serve: s.serve, heavy: true,
-			protocols: []protocol{s.page(0), s.file(0), s.page(1), s.page(0)}}).live(connections)
+		test(t, farm{balancer: b, services: farmServices[:1], serve: s.serve, heavy: true,
+			protocols: []protocol{s.page(0), s.file(0), s.page(1), s.page(0)}}, kind, connections)
 	})
 }
