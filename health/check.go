@@ -57,7 +57,8 @@ type Check struct {
 
 	// Interval is the time from the start of a check to that of the next: 100 ms to 1 h, 5 s by default.
 	Interval time.Duration
-	// Timeout is how long a check may take, at most Interval: by default the smaller of Interval and 2 s.
+	// Timeout is how long a check may take, at most Interval: by default the smaller of Interval and 2 s. The last two of Fall
+	// failing checks get at most half an interval each.
 	Timeout time.Duration
 	// Rise and Fall are how many successes in a row make a server up, and how many failures make it down: 2 and 3 by
 	// default, at most 100.

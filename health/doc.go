@@ -15,10 +15,15 @@
 //
 // The first result takes effect at once, unless the status is known from earlier checks (Check.Known). After that, a
 // server goes down after Fall consecutive failures, and up after Rise consecutive successes. A check starts every
-// Interval, or up to Jitter percent of it earlier, and fails at most Timeout after its start. So a failing server is
-// down within Interval times Fall, plus Timeout. First checks start at once, 200 microseconds apart if many servers are
-// set together; the second check of a server follows after a random part of the interval, so that the checks of many
-// servers are spread over it.
+// Interval, or up to Jitter percent of it earlier, and fails at most Timeout after its start.
+//
+// A failed server is down within Interval times Fall, even if it is silent: the last of Fall failing checks starts earlier, by its
+// timeout. To fit, the timeout is at most Interval - 25 ms, and at most Interval / 2 - 25 ms for the last two checks. With Fall 1
+// and 2, that is every check; with Fall 1, each starts as early as the last one. If this host runs checks late, or cannot run them,
+// the server is down later by as much.
+//
+// First checks start at once, 200 microseconds apart if many servers are set together; the second check of a server
+// follows after a random part of the interval, so that the checks of many servers are spread over it.
 //
 // If a check cannot be run because of this host, for example too many open files or a source address that is not
 // assigned to it, the state stays as it is and its Error says why. If all servers of a service are down, the caller

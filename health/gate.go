@@ -65,6 +65,9 @@ func (c *gatedConn) Read(p []byte) (n int, err error) {
 	}
 	c.leave()
 	n, err = c.Conn.Read(p)
+	if n == 0 && err != nil { // the handshake has failed: the error does not wait for others
+		return n, err
+	}
 	if wait := c.pass(g); wait != nil {
 		return n, wait
 	}

@@ -83,6 +83,28 @@ func TestTheTimeThatAHandshakeWaitsForOthersDoesNotCount(t *testing.T) {
 	c.leave()
 }
 
+// TestASilentServerIsNotDelayedByHandshakesOfOthers: its deadline ends the wait for it, though no place is free.
+func TestASilentServerIsNotDelayedByHandshakesOfOthers(t *testing.T) {
+	var count counters
+	g := make(gate, 1)
+	silent, _ := pipe(t, t.Context(), &count)
+	must(t, silent.pass(g))
+	silent.extend(time.Now().Add(20 * time.Millisecond))
+	read := make(chan error)
+	go func() {
+		_, err := silent.Read(make([]byte, 1))
+		read <- err
+	}()
+	g <- struct{}{} // the others' one, for ever
+	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	silent.leave() // has none
+	if len(g) != 1 || count.waited.Load() != 0 {
+		t.Errorf("%d places are taken, after a wait of %d ns", len(g), count.waited.Load())
+	}
+}
+
 func TestAClosedCheckerLetsNoHandshakeWait(t *testing.T) {
 	var count counters
 	g := make(gate, 1)

@@ -145,9 +145,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// quick is a check with short times, whose first result is seen at once.
+// quick is a check with short times, whose first result is seen at once. It is made twice in an interval, as Fall is 1.
 func quick(kind Kind, to netip.AddrPort) Check {
-	return Check{Kind: kind, Target: to, Interval: 200 * time.Millisecond, Rise: 1, Fall: 1}
+	return Check{Kind: kind, Target: to, Interval: 450 * time.Millisecond, Timeout: 200 * time.Millisecond, Rise: 1, Fall: 1}
 }
 
 func (l *lab) set(id string, c Check) {

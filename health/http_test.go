@@ -71,7 +71,7 @@ func TestHTTPChecksKeepTheirConnection(t *testing.T) {
 		send(rw, "fine")
 	})
 	c := quick(HTTP, w.to)
-	c.Interval, c.Method, c.Host, c.Path = 100*time.Millisecond, "OPTIONS", "shop.example", "/health?deep=1"
+	c.Interval, c.Timeout, c.Method, c.Host, c.Path = 250*time.Millisecond, 100*time.Millisecond, "OPTIONS", "shop.example", "/health?deep=1"
 	l.set("s", c)
 	l.becomes("s", Up, "")
 	s := l.moreChecks("s", 10)

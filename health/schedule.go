@@ -72,8 +72,12 @@ type server struct {
 	timer timer
 	judge judge
 	phase phase
-	due   time.Duration // of the next check
+	due   time.Duration // of the next check, or of the one in progress
 	began time.Duration // the check in progress
+	// timeout is that of the check in progress.
+	timeout time.Duration
+	// good is the moment that the deadline of a failing server is counted from: see deadline.go.
+	good time.Duration
 	// spread says that the second check, which follows after a random part of the interval, is still to come.
 	spread bool
 
@@ -87,7 +91,7 @@ type server struct {
 }
 
 // deadline is when the check in progress has failed.
-func (s *server) deadline() time.Duration { return s.began + s.check.Timeout }
+func (s *server) deadline() time.Duration { return s.began + s.timeout }
 
 // scheduler owns the timers of all servers.
 type scheduler struct {
@@ -111,12 +115,12 @@ func (c *scheduler) add(s *server) {
 // soon schedules the first check of a server, or the first one of another kind.
 func (c *scheduler) soon(s *server) {
 	c.first = max(c.first+firstGap, c.clock())
-	s.due, s.spread = c.first, true
+	s.due, s.good, s.spread = c.first, c.first, true
 	c.wheel.set(&s.timer, s.due)
 }
 
 // change replaces the check of a server. If only times and counts differ, the check in progress continues with its
-// deadline, and the next one is due within the new interval. Otherwise the first result of the new check counts at once.
+// deadline, and the next one is due as the new times say. Otherwise the first result of the new check counts at once.
 func (c *scheduler) change(s *server, to *prepared) {
 	if !s.check.sameProbe(to) {
 		c.stop(s)
@@ -126,8 +130,12 @@ func (c *scheduler) change(s *server, to *prepared) {
 		return
 	}
 	s.check = to
-	s.due = min(s.due, c.clock()+to.Interval)
 	if s.phase == idle {
+		now := c.clock()
+		s.due = min(s.due, now+to.Interval)
+		if s.falling() == 1 {
+			s.due = max(min(s.due, s.lastStart()), now)
+		}
 		c.wheel.set(&s.timer, s.due)
 	}
 }
@@ -152,26 +160,34 @@ func (c *scheduler) fire(s *server) {
 	if now-s.due > late {
 		c.count.late.Add(1)
 	}
-	s.began, s.retried = now, false
-	c.next(s, now)
+	s.allowForDelay(now)
+	s.began, s.retried, s.timeout = now, false, s.patience()
 	c.prober.start(s)
 	if s.phase == connecting || s.phase == exchanging {
 		c.wheel.set(&s.timer, s.deadline())
 	}
 }
 
-// next sets when the check after this one is due.
-func (c *scheduler) next(s *server, now time.Duration) {
-	interval := s.check.Interval
-	if s.spread {
-		s.spread = false
-		s.due = now + time.Duration(c.random.Int64N(int64(interval)))
-		return
+// next sets when the check after one that has ended is due. The last one that may fail starts early enough to end within
+// Fall intervals. One that could not be made is not made up for, or it would be tried all the time.
+func (c *scheduler) next(s *server, skipped bool, now time.Duration) {
+	gap := s.check.Interval
+	if s.judge.streak > 0 && s.began-s.due > slack {
+		s.due = s.began // it was late, and the server is to have its time
 	}
-	if s.check.Jitter > 0 {
-		interval -= time.Duration(c.random.Int64N(int64(interval) * int64(s.check.Jitter) / 100))
+	if s.falling() == 1 && !skipped {
+		gap = min(gap, max(s.lastStart()-s.due, 0))
 	}
-	s.due += interval
+	switch most := int64(gap) * int64(s.check.Jitter) / 100; {
+	case s.spread && gap > 0:
+		s.due = s.began + time.Duration(c.random.Int64N(int64(gap)))
+	case most > 0:
+		s.due += gap - time.Duration(c.random.Int64N(most))
+	default:
+		s.due += gap
+	}
+	s.spread = false
+	s.due = max(s.due, now) // those that were missed are not made up for
 }
 
 // finish takes the result of the check in progress.
@@ -182,6 +198,7 @@ func (c *scheduler) finish(s *server, out outcome) {
 	switch {
 	case out.skipped:
 		c.count.skipped.Add(1)
+		s.good += s.check.Interval
 	default:
 		c.count.checks.Add(1)
 		if !out.ok {
@@ -192,7 +209,10 @@ func (c *scheduler) finish(s *server, out outcome) {
 		}
 		changed = s.judge.result(out.ok, s.check.Rise, s.check.Fall)
 	}
+	if out.ok {
+		s.good = s.began
+	}
 	c.publish(s, out, changed, now)
-	s.due = max(s.due, now) // those that were missed are not made up for
+	c.next(s, out.skipped, now)
 	c.wheel.set(&s.timer, s.due)
 }

@@ -51,6 +51,7 @@ type job struct {
 	check   *prepared
 	session *session
 	fd      int // a new connection, or -1
+	timeout time.Duration
 	expires time.Time
 }
 
@@ -68,7 +69,8 @@ type result struct {
 func (t *thread) launch(s *server, fd int) {
 	t.sched.wheel.stop(&s.timer)
 	s.phase = working
-	j := &job{server: s, serial: s.serial, check: s.check, session: s.session, fd: fd, expires: t.base.Add(s.deadline())}
+	j := &job{server: s, serial: s.serial, check: s.check, session: s.session, fd: fd,
+		timeout: s.timeout, expires: t.base.Add(s.deadline())}
 	s.session = nil
 	t.c.jobs.Add(1)
 	go func() {
@@ -133,7 +135,7 @@ func (j *job) run(c *Checker, gate gate) (r result, unused *session) {
 		_ = is.conn.Conn.SetDeadline(time.Time{})
 	}
 	is.uses++
-	out, keep, err := is.exchange(c.ctx, j.check)
+	out, keep, err := is.exchange(c.ctx, j)
 	switch {
 	case err != nil && kept && !tooLate(err):
 		r.again, r.out = true, j.explain(err)
@@ -149,15 +151,15 @@ func (j *job) run(c *Checker, gate gate) (r result, unused *session) {
 	return r, nil
 }
 
-func (s *session) exchange(ctx context.Context, p *prepared) (out outcome, keep bool, err error) {
-	if p.Kind == GRPC {
-		return s.grpc.check(ctx, p, s.conn.expires)
+func (s *session) exchange(ctx context.Context, j *job) (out outcome, keep bool, err error) {
+	if j.check.Kind == GRPC {
+		return s.grpc.check(ctx, j.check, s.conn.expires)
 	}
-	return exchangeHTTP(s.secure, p)
+	return exchangeHTTP(s.secure, j.check, j.timeout)
 }
 
-// exchangeHTTP sends a request and reads its answer.
-func exchangeHTTP(conn net.Conn, p *prepared) (out outcome, keep bool, err error) {
+// exchangeHTTP sends a request and reads its answer. The timeout is only for its error.
+func exchangeHTTP(conn net.Conn, p *prepared, timeout time.Duration) (out outcome, keep bool, err error) {
 	if _, err := conn.Write(p.request); err != nil {
 		return outcome{}, false, err
 	}
@@ -178,7 +180,7 @@ func exchangeHTTP(conn net.Conn, p *prepared) (out outcome, keep bool, err error
 		case wrong != nil:
 			return outcome{}, false, wrong
 		case err != nil && a.got && errors.Is(err, os.ErrDeadlineExceeded):
-			return timedOut("the response was incomplete after " + seconds(p.Timeout)), false, nil
+			return timedOut("the response was incomplete after " + seconds(timeout)), false, nil
 		case err != nil:
 			return outcome{}, false, err
 		}
@@ -246,7 +248,7 @@ func (j *job) explain(err error) outcome {
 	var alert tls.AlertError
 	switch {
 	case tooLate(err):
-		return timedOut("connected, but no response within " + seconds(j.check.Timeout))
+		return timedOut("connected, but no response within " + seconds(j.timeout))
 	case errors.As(err, &unknown):
 		return failure("the certificate is signed by an unknown authority")
 	case errors.As(err, &name):

@@ -300,7 +300,7 @@ func (t *thread) expire(s *server) (why string) {
 			why = panicText(r)
 		}
 	}()
-	within := seconds(s.check.Timeout)
+	within := seconds(s.timeout)
 	why = "no response within " + within
 	if s.check.Kind == ICMP {
 		t.echo.forget(s)

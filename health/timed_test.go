@@ -174,11 +174,11 @@ func TestTimedHandshakesDelayNoOtherChecks(t *testing.T) {
 	plain := l.web(text("ok"))
 	const each = 200
 	for i := range each {
-		l.set(fmt.Sprint("tls", i), Check{Kind: HTTPS, Target: closing, SkipVerify: true, Interval: 400 * time.Millisecond, Fall: 1})
+		l.set(fmt.Sprint("tls", i), Check{Kind: HTTPS, Target: closing, SkipVerify: true, Interval: 850 * time.Millisecond, Timeout: 400 * time.Millisecond, Fall: 1})
 	}
 	for i, kind := range []Kind{TCP, HTTP, ICMP} {
 		for j := range each {
-			l.set(fmt.Sprint("plain", i, j), Check{Kind: kind, Target: plain.to, Interval: time.Second, Fall: 1})
+			l.set(fmt.Sprint("plain", i, j), Check{Kind: kind, Target: plain.to, Interval: 2100 * time.Millisecond, Timeout: time.Second, Fall: 1})
 		}
 	}
 	netns.Eventually(t, patience, func() error {

@@ -58,7 +58,7 @@ func TestHTTPSChecks(t *testing.T) {
 	caFile, cert := certificates(t)
 	w := l.webTLS(cert, text("well"))
 	good := quick(HTTPS, w.to)
-	good.Interval, good.Timeout = time.Second, time.Second
+	good.Interval, good.Timeout = 2100*time.Millisecond, time.Second
 	good.CAFile, good.Host, good.Body = caFile, "polycube.test", "well"
 	l.set("good", good)
 	l.becomes("good", Up, "")
@@ -116,7 +116,7 @@ func TestServersThatFailAtTLS(t *testing.T) {
 			send(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	}))
-	good.CAFile, good.Host, good.Interval, good.Timeout = caFile, "polycube.test", time.Second, time.Second
+	good.CAFile, good.Host, good.Interval, good.Timeout = caFile, "polycube.test", 2100*time.Millisecond, time.Second
 	l.set("good", good)
 	l.set("tcp", quick(TCP, plain.to))
 	l.becomes("plain", Down, "the server does not speak TLS")
@@ -150,7 +150,7 @@ func TestGRPCChecks(t *testing.T) {
 			t.Cleanup(server.Stop)
 
 			c := quick(GRPC, address(is))
-			c.Interval, c.Timeout = time.Second, time.Second
+			c.Interval, c.Timeout = 2100*time.Millisecond, time.Second
 			c.TLS, c.CAFile, c.ServerName = encrypt, caFile, "polycube.test"
 			l.set("server", c)
 			c.Service = "shop"
@@ -211,7 +211,7 @@ func TestAServerMayCloseAKeptTLSConnection(t *testing.T) {
 		}
 		c.Close()
 	}))
-	web.Interval, web.SkipVerify = 500*time.Millisecond, true
+	web.Interval, web.Timeout, web.SkipVerify = 1100*time.Millisecond, 500*time.Millisecond, true
 	l.set("web", web)
 
 	is := &counted{l.listen(serverIP), &connections}
@@ -221,7 +221,7 @@ func TestAServerMayCloseAKeptTLSConnection(t *testing.T) {
 	go func() { _ = server.Serve(is) }()
 	t.Cleanup(server.Stop)
 	call := quick(GRPC, address(is))
-	call.Interval = 500 * time.Millisecond
+	call.Interval, call.Timeout = 1100*time.Millisecond, 500*time.Millisecond
 	l.set("grpc", call)
 
 	l.becomes("web", Up, "")

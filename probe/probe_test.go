@@ -137,7 +137,7 @@ func TestChecksReachTheirServer(t *testing.T) {
 			}
 			for range 6 {
 				number++
-				c := health.Check{Kind: kind, Target: netip.AddrPortFrom(to, 80), Source: from, SourcePorts: take(t, p, target, number), Interval: 100 * time.Millisecond, Fall: 1, Rise: 1}
+				c := health.Check{Kind: kind, Target: netip.AddrPortFrom(to, 80), Source: from, SourcePorts: take(t, p, target, number), Interval: 250 * time.Millisecond, Timeout: 100 * time.Millisecond, Fall: 1, Rise: 1}
 				if err := checker.Set(fmt.Sprint(number), c); err != nil {
 					t.Fatal(err)
 				}

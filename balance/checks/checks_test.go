@@ -162,7 +162,7 @@ func wants(number uint32, server netip.AddrPort, conf *health.Config) Wants {
 }
 
 func byTCP() *health.Config {
-	return &health.Config{Type: health.TCP, Interval: 100, Timeout: 100, Rise: 2, Fall: 2}
+	return &health.Config{Type: health.TCP, Interval: 250, Timeout: 100, Rise: 2, Fall: 2}
 }
 
 // is waits until a server has a status, and an error that contains a text; without one, it has no error.
@@ -347,7 +347,7 @@ func TestInvalidChecksAreRefused(t *testing.T) {
 	none := *byTCP()
 	none.Type = health.None
 	odd := byTCP()
-	odd.Timeout = 200
+	odd.Timeout = 300
 	file := &health.Config{Type: health.HTTPS, Interval: 100, Timeout: 100, Rise: 1, Fall: 1, TLS: health.TLSConfig{CAFile: "/no/such/file"}}
 	for _, tt := range []struct {
 		what     string

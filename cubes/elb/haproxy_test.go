@@ -337,7 +337,7 @@ func TestConfiguredChecksHaveTheirTargets(t *testing.T) {
 		{`"address":"10.0.0.12","port":8081`, "DOWN"},
 		{`"rise":1`, "UP"},
 	} {
-		s.Set("PUT", "e service", fmt.Sprintf(`[%s]`, v4.service(fmt.Sprintf(`,"health-check":{"type":"TCP","interval":100,"timeout":100,"fall":1,%s}`, tt.check), v4.server)))
+		s.Set("PUT", "e service", fmt.Sprintf(`[%s]`, v4.service(fmt.Sprintf(`,"health-check":{"type":"TCP","interval":250,"timeout":100,"fall":1,%s}`, tt.check), v4.server)))
 		netns.Eventually(t, bpftest.Patience, func() error {
 			if is := s.server(v4.server); is.State != tt.want {
 				return fmt.Errorf("%s: %+v, want %s", tt.check, is, tt.want)

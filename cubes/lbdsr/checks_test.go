@@ -107,7 +107,7 @@ func is(t *testing.T, l *bpftest.Lab, service, server, state, why string) {
 }
 
 // quick makes checks often, so that tests are short.
-const quick = `"interval":100,"timeout":100,"fall":2,"rise":1,`
+const quick = `"interval":250,"timeout":100,"fall":2,"rise":1,`
 
 func TestServersOnTheLinkAreChecked(t *testing.T) {
 	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
@@ -204,7 +204,7 @@ func TestARestartIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	l := bpftest.New(t, live)
 	w := newWeb(t, l, 2)
-	l.Create("lbdsr", "lb", `{`+sides+`,"service":[{"vip":"`+webVIP+`","vport":80,"proto":"TCP","health-check":{"interval":500,"timeout":500,"fall":2,"rise":2,"type":"HTTP"},"server":[{"address":"10.0.2.11"}]}]}`)
+	l.Create("lbdsr", "lb", `{`+sides+`,"service":[{"vip":"`+webVIP+`","vport":80,"proto":"TCP","health-check":{"interval":1100,"timeout":500,"fall":2,"rise":2,"type":"HTTP"},"server":[{"address":"10.0.2.11"}]}]}`)
 	const service = webVIP + " 80 TCP" // with time for checks on a busy machine, as none may fail
 	is(t, l, service, "10.0.2.11", "UP", "")
 	state := func() (h health.View) {

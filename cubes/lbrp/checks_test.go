@@ -27,7 +27,7 @@ import (
 const checkSource = `"check-source":{"ip":"10.0.2.250/24","ip6":"2001:db8:2::250/64"},`
 
 // quick makes checks often, so that tests are short.
-const quick = `"interval":100,"timeout":100,"fall":2,"rise":2,`
+const quick = `"interval":250,"timeout":100,"fall":2,"rise":2,`
 
 // live are the hosts of a lab with real servers.
 var live = bpftest.Options{Hosts: 2, Host: []netns.Option{netns.WithIPv6(), netns.WithGRO()}}

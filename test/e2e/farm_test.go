@@ -122,7 +122,7 @@ func (f *farm) cubes(kind string) string {
 			case "lbrp":
 				conf += fmt.Sprintf(`,%s,"backend":[%s,%s]`, s.lbrp, f.config(s, v, 1), f.config(s, v, 2))
 			case "lbdsr":
-				conf += fmt.Sprintf(`,%s,"health-check":{"type":"TCP","port":80,"interval":700,"rise":1},"server":[%s,%s]`, s.lbdsr, f.config(s, v, 1), f.config(s, v, 2))
+				conf += fmt.Sprintf(`,%s,"health-check":{"type":"TCP","port":80,"interval":1000,"rise":1},"server":[%s,%s]`, s.lbdsr, f.config(s, v, 1), f.config(s, v, 2))
 			}
 			services = append(services, "{"+conf+"}")
 		}

@@ -89,7 +89,7 @@ func TestHealthOfServersOutlivesTheDaemon(t *testing.T) {
 			d.Must(201, "POST", "/cubes", fmt.Sprintf(`[{"service-name":"router","name":"r","type":%q,"ports":[{"name":"up","ip":"10.0.0.1/24","peer":"lb:b"},%s]},
 				{"service-name":"lbrp","name":"lb","type":%[1]q,"ports":[{"name":"f","type":"FRONTEND","peer":"veth0"},{"name":"b","type":"BACKEND","peer":"r:up"}],
 				 "check-source":{"ip":"10.0.0.250/24","gateway":"10.0.0.1"},"service":[{"vip":"192.0.2.1","vport":80,"proto":"TCP","select":"ROUND_ROBIN",
-				 "health-check":{"type":"TCP","interval":300,"timeout":300,"fall":2,"rise":2},"backend":[%[3]s]}]}]`, kind, strings.Join(ports, ","), strings.Join(backends, ",")))
+				 "health-check":{"type":"TCP","interval":650,"timeout":300,"fall":2,"rise":2},"backend":[%[3]s]}]}]`, kind, strings.Join(ports, ","), strings.Join(backends, ",")))
 			up := d.serverBecomes(t, 1, "UP")
 			d.serverBecomes(t, 2, "UP")
 			servers[2].Run("ip", "link", "set", netns.Inner, "down")
