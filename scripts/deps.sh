@@ -8,6 +8,7 @@
 #   scripts/deps.sh openapi what the tests of the API's description need on top of that
 #   scripts/deps.sh monitoring what the tests of dashboards and alert rules need on top of that
 #   scripts/deps.sh captures what the comparison with ndpiReader needs on top of that; without it, the test is skipped
+#   scripts/deps.sh core    what `make test-core` needs on top of that: Rust
 #   scripts/deps.sh kernels what other kernels and architectures need
 #   scripts/deps.sh bench   what `make bench` needs on top of that
 #   scripts/deps.sh evnf    what `make check-evnf` needs
@@ -42,7 +43,7 @@ die() {
 	say "$*"
 	exit 1
 }
-usage() { die "usage: scripts/deps.sh build|openapi|monitoring|captures|kernels|bench|lint|soak|evnf (one of them)"; }
+usage() { die "usage: scripts/deps.sh build|openapi|monitoring|captures|core|kernels|bench|lint|soak|evnf (one of them)"; }
 
 # missing_packages prints the arguments that are not installed packages.
 missing_packages() {
@@ -126,6 +127,31 @@ need_go() {
 	"${APT[@]}" install --no-install-recommends "${backports[@]}" golang-go </dev/null
 	hash -r
 	have_go || die "$(command -v go || echo "no Go in PATH"): the Go that comes first in PATH is older than 1.$MIN_GO: $GO_BY_HAND"
+}
+
+# What test/core/smf needs. Debian has it as cargo-web, in its security updates; its package cargo is older.
+MIN_RUST=87
+
+# have_rust succeeds if the cargo and the rustc in PATH are new enough.
+have_rust() {
+	local tool version
+	for tool in cargo rustc; do
+		version=$(cd / && $tool --version 2>/dev/null) || return 1
+		[[ $version =~ ^$tool\ 1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge $MIN_RUST ] || return 1
+	done
+}
+
+need_rust() {
+	have_rust && return 0
+	local by_hand="install Rust 1.$MIN_RUST or newer (https://www.rust-lang.org/tools/install) and put it in PATH"
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		die "Rust is missing, or older than 1.$MIN_RUST: $by_hand"
+	fi
+	say "installing cargo-web and rustc-web"
+	"${APT[@]}" update </dev/null
+	"${APT[@]}" install --no-install-recommends --no-remove cargo-web rustc-web </dev/null || die "apt cannot install them: $by_hand"
+	hash -r
+	have_rust || die "$(command -v cargo): the Rust that comes first in PATH is older than 1.$MIN_RUST: $by_hand"
 }
 
 # once FILE VERSION COMMAND runs COMMAND, which creates FILE, unless this version of it exists.
@@ -229,6 +255,9 @@ case "${1:-build}" in
 build)
 	install_packages "${BUILD_PACKAGES[@]}"
 	need_go
+	;;
+core)
+	need_rust
 	;;
 kernels)
 	install_packages "${KERNEL_PACKAGES[@]}"

@@ -26,6 +26,12 @@ existing() {
 
 c_format() { tracked '*.c' '*.h' | existing | xargs -0r clang-format --dry-run --Werror; }
 
+# Only make test-core needs Rust: without a rustfmt there is nothing to compare with.
+rust_format() {
+	command -v rustfmt >/dev/null || { echo 'lint: there is no rustfmt: skipped' >&2 && return 0; }
+	tracked '*.rs' | existing | xargs -0r rustfmt --check --edition 2021
+}
+
 shell_check() { tracked '*.sh' .ci/run deploy/polycube-cc | existing | xargs -0r shellcheck; }
 
 # pyang_lint runs pyang without two rules about publishing a module as an RFC.
@@ -50,6 +56,7 @@ tidy() { go mod tidy -diff || { echo 'go.mod: run go mod tidy' >&2 && return 1; 
 
 step golangci-lint .cache/bin/golangci-lint run --allow-parallel-runners ./...
 step 'clang-format (fix: make fmt)' c_format
+step 'rustfmt (fix: make fmt)' rust_format
 step 'go.mod is tidy' tidy
 step shellcheck shell_check
 step 'service protocol (make proto)' scripts/proto.sh --check

@@ -84,3 +84,5 @@ deps-soak: deps
 
 test-fresh: deps-soak ## run the README's commands in a bare Debian 12, from a clean clone
 	test/fresh/run.sh
+
+include test/core/core.mk

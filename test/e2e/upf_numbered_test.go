@@ -26,14 +26,18 @@ type numbered struct {
 	in, out *net.UDPConn
 }
 
-func (c *core) numbers() *numbered {
+func (c *core) numbers() *numbered { return c.numbersTo(ueAddress) }
+
+// numbersTo is for a phone that has another address.
+func (c *core) numbersTo(address string) *numbered {
+	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 5000))
 	n := &numbered{}
 	c.ran.Must(func() (err error) {
-		n.in, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
+		n.in, err = net.ListenUDP("udp", to)
 		return err
 	})
 	c.dn.Must(func() (err error) {
-		n.out, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(ueAddress+":5000")))
+		n.out, err = net.DialUDP("udp", nil, to)
 		return err
 	})
 	mobile.Room(c.t, n.in)

@@ -71,6 +71,25 @@ func newCoreOf(t *testing.T, typ, sizes string) *core {
 // newCoreWith runs the programs of a folder; "": those that are tested.
 func newCoreWith(t *testing.T, typ, sizes, folder string) *core {
 	t.Helper()
+	c := newUserPlane(t, typ, sizes, folder)
+	c.lab.Must(func() (err error) {
+		c.smf, err = smf.New(netip.MustParseAddrPort(smfAddress+":8805"), netip.MustParseAddrPort(upfAddress+":8805"), smfAddress)
+		return err
+	})
+	t.Cleanup(func() {
+		if err := c.smf.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := c.smf.Associate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newUserPlane is a core without an SMF.
+func newUserPlane(t *testing.T, typ, sizes, folder string) *core {
+	t.Helper()
 	program(t, "polycube-upf")
 	m := newMachine(t)
 	if folder != "" {
@@ -98,18 +117,6 @@ func newCoreWith(t *testing.T, typ, sizes, folder string) *core {
 	}
 	c.startUPF()
 	c.one, c.two = mobile.NewStation(t, c.ran.Namespace, gNB1, n3Address), mobile.NewStation(t, c.ran.Namespace, gNB2, n3Address)
-	c.lab.Must(func() (err error) {
-		c.smf, err = smf.New(netip.MustParseAddrPort(smfAddress+":8805"), netip.MustParseAddrPort(upfAddress+":8805"), smfAddress)
-		return err
-	})
-	t.Cleanup(func() {
-		if err := c.smf.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := c.smf.Associate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return c
 }
 
@@ -168,9 +175,15 @@ func (c *core) attach(more ...*ie.IE) {
 	if c.session, err = c.smf.Establish(ctx, 7, rules...); err != nil {
 		c.t.Fatal(err)
 	}
-	c.phone = &mobile.Phone{Uplink: c.session.TEIDs[1], Downlink: 1025, QFI: 9}
-	c.one.Attach(c.ran.Namespace, "phone", c.phone, ueAddress+"/32")
-	c.ran.Run("ip", "route", "add", "198.51.100.0/24", "dev", "phone", "src", ueAddress)
+	c.attachPhone(c.session.TEIDs[1], ueAddress)
+}
+
+// attachPhone gives the phone its tunnels and its address.
+func (c *core) attachPhone(uplink uint32, address string) {
+	c.t.Helper()
+	c.phone = &mobile.Phone{Uplink: uplink, Downlink: 1025, QFI: 9}
+	c.one.Attach(c.ran.Namespace, "phone", c.phone, address+"/32")
+	c.ran.Run("ip", "route", "add", "198.51.100.0/24", "dev", "phone", "src", address)
 }
 
 // modify modifies the session.
@@ -265,18 +278,23 @@ func (c *core) interfaceCounts() (is smf.Usage) {
 	return is
 }
 
-// remove deletes the session, and compares all reports with what the phone has sent and got.
-func (c *core) remove() {
+// settledCounts are the interfaceCounts when no packet is on its way any more.
+func (c *core) settledCounts() (is smf.Usage) {
 	c.t.Helper()
-	var want smf.Usage
-	c.eventually(func() error { // until no packet is on its way
-		is := c.interfaceCounts()
-		if is != want {
-			want = is
+	c.eventually(func() error {
+		if now := c.interfaceCounts(); now != is {
+			is = now
 			return errors.New("packets still come")
 		}
 		return nil
 	})
+	return is
+}
+
+// remove deletes the session, and compares all reports with what the phone has sent and got.
+func (c *core) remove() {
+	c.t.Helper()
+	want := c.settledCounts()
 	ctx, stop := context.WithTimeout(c.t.Context(), patience)
 	defer stop()
 	c.one.AllowErrors() // what a phone sends late, such as a segment of TCP again, has no session any more
@@ -294,22 +312,26 @@ func (c *core) remove() {
 		break
 	}
 	c.note(m)
-	var sum smf.Usage
+	if !c.packets {
+		want.UpPackets, want.DownPackets = 0, 0
+	}
+	if sum := sumOf(c.reported); sum != want {
+		c.t.Errorf("reported were %+v, and through the phone's interface went %+v: %+v", sum, want, c.reported)
+	}
+}
+
+// sumOf adds up usage reports, each of which may have been sent again.
+func sumOf(reports []smf.Usage) (sum smf.Usage) {
 	numbers := map[uint32]bool{}
-	for _, r := range c.reported {
-		if numbers[r.Sequence] { // sent again
+	for _, r := range reports {
+		if numbers[r.Sequence] {
 			continue
 		}
 		numbers[r.Sequence] = true
 		sum.Up, sum.Down, sum.Total = sum.Up+r.Up, sum.Down+r.Down, sum.Total+r.Total
 		sum.UpPackets, sum.DownPackets = sum.UpPackets+r.UpPackets, sum.DownPackets+r.DownPackets
 	}
-	if !c.packets {
-		want.UpPackets, want.DownPackets = 0, 0
-	}
-	if sum != want {
-		c.t.Errorf("reported were %+v, and through the phone's interface went %+v: %+v", sum, want, c.reported)
-	}
+	return sum
 }
 
 // onEachUserPlane runs a test at both hooks.

@@ -100,6 +100,7 @@ func Rules() []Rule {
 func isGo(name string) bool       { return path.Ext(name) == ".go" }
 func isGoTest(name string) bool   { return strings.HasSuffix(name, "_test.go") }
 func isC(name string) bool        { return path.Ext(name) == ".c" || path.Ext(name) == ".h" }
+func isRust(name string) bool     { return path.Ext(name) == ".rs" }
 func isMarkdown(name string) bool { return path.Ext(name) == ".md" }
 
 // lines counts as an editor does: a last line without a newline is one.

@@ -58,10 +58,10 @@ var ruleTests = []struct {
 }{
 	{"a file at the limit passes, one line more does not", FileLength, Tree{
 		"a/ok.go": []byte(strings.Repeat("\n", 500)), "a/long.go": []byte(strings.Repeat("\n", 501)),
-		"a/long.bpf.c": []byte(strings.Repeat("\n", 500) + "x"), "a/long.md": []byte(strings.Repeat("\n", 900)),
+		"a/long.bpf.c": []byte(strings.Repeat("\n", 500) + "x"), "a/long.rs": []byte(strings.Repeat("\n", 501)), "a/long.md": []byte(strings.Repeat("\n", 900)),
 		"cmd/x/main.go": []byte(strings.Repeat("\n", 101)), "cmd/x/main_test.go": []byte(strings.Repeat("\n", 300)),
 		"Makefile": []byte(strings.Repeat("\n", 151)),
-	}, []string{"Makefile:0", "a/long.bpf.c:0", "a/long.go:0", "cmd/x/main.go:0"}},
+	}, []string{"Makefile:0", "a/long.bpf.c:0", "a/long.go:0", "a/long.rs:0", "cmd/x/main.go:0"}},
 	{"a Go function at the limit passes, one line more does not, tests are free", GoFunctionLength, Tree{
 		"a.go": goFile(function(60)), "b.go": goFile(function(61)), "b_test.go": goFile(function(90)),
 		"broken.go": []byte("package"),
@@ -145,14 +145,16 @@ var ruleTests = []struct {
 		"ok.sh":                []byte("#!/bin/sh\n# " + spdx + apache + "\n"), "no.sh": []byte("#!/bin/sh\n\n# " + spdx + apache + "\n"),
 		"Makefile": []byte("all:\n"), "a.yang": []byte("module a {}\n"), "ietf-x.yang": []byte("module x {}\n"),
 		"README.md": []byte("# x\n"), "a/testdata/in.yaml": []byte("a: 1\n"),
-	}, []string{"Makefile:1", "a.yang:1", "apache.bpf.c:1", "no.sh:1", "none.go:1"}},
+		"a/main.rs": []byte("// " + spdx + apache + "\n"), "b/main.rs": []byte("fn main() {}\n"), "Cargo.toml": []byte("[package]\n"), "Cargo.lock": []byte("[[package]]\n"),
+	}, []string{"Cargo.toml:1", "Makefile:1", "a.yang:1", "apache.bpf.c:1", "b/main.rs:1", "no.sh:1", "none.go:1"}},
 	{"files that open without a reason", Openings, Tree{
 		"a.go": goFile("func f() {}\n"), "after.go": goFile("func f() {} // why\n"), "one_test.go": goFile(""),
 		"before.go": []byte("// " + spdx + apache + "\n\n// Why.\npackage p\n\nimport \"fmt\"\n"),
 		"below.go":  goFile("// Why.\n\nimport \"fmt\"\n"), "directive.go": []byte("// x\n\n//go:build linux\n\npackage p\n"),
 		"a.c": []byte("// x\n#include <a.h>\nint a; // a\n"), "b.h": []byte("// x\n\n/* Why. */\n#pragma once\n"),
 		"c.h": []byte("// x\n#pragma once\n// Why.\n"), "d.h": []byte("// x\n"),
-	}, []string{"a.c:1", "a.go:1", "after.go:1", "d.h:1", "directive.go:1"}},
+		"a.rs": []byte("// x\n\nuse a::b;\n//! Why.\n"), "b.rs": []byte("// x\n\n//! Why.\n\nuse a::b;\n"),
+	}, []string{"a.c:1", "a.go:1", "a.rs:1", "after.go:1", "d.h:1", "directive.go:1"}},
 	{"sleeps in tests, by any name", Sleeps, Tree{
 		"a_test.go": goFile("import \"time\"\n\nfunc f() { time.Sleep(1) }\n"),
 		"b_test.go": goFile("import clock \"time\"\n\nfunc f() { clock.Sleep(1) }\n"),

@@ -44,7 +44,7 @@ func fileLimit(name string) int {
 		return 0
 	case strings.HasPrefix(name, "cmd/") && isGo(name) && !isGoTest(name):
 		return MaxMain
-	case isGo(name), isC(name):
+	case isGo(name), isC(name), isRust(name):
 		return MaxFile
 	}
 	return 0

@@ -42,7 +42,7 @@ func Licence(t Tree) []Finding {
 func licenceLine(name string) string {
 	base := path.Base(name)
 	switch path.Ext(name) {
-	case ".go":
+	case ".go", ".rs":
 		return "// " + spdx + apache
 	case ".c", ".h":
 		if strings.HasPrefix(name, "internal/yang/") {
@@ -55,7 +55,7 @@ func licenceLine(name string) string {
 			return ""
 		}
 		return "// " + spdx + apache
-	case ".sh", ".py", ".mk", ".service":
+	case ".sh", ".py", ".mk", ".service", ".toml":
 		return "# " + spdx + apache
 	case ".yml", ".yaml":
 		if strings.Contains(name, "/testdata/") {
@@ -159,10 +159,10 @@ func grep(t Tree, keep func(string) bool, pattern *regexp.Regexp, what, remedy s
 }
 
 // Openings requires a comment, other than the licence, before the declarations of a Go file and before the first code
-// of a C file: a reader learns first why the file exists.
+// of a C or Rust file: a reader learns first why the file exists.
 func Openings(t Tree) []Finding {
 	var out []Finding
-	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) || isC(n) }) {
+	for _, name := range t.Paths(func(n string) bool { return isGo(n) && !isGoTest(n) || isC(n) || isRust(n) }) {
 		if !opens(name, t[name]) {
 			out = append(out, Finding{name, 1, "does not say why it exists", "begin it with a comment that does"})
 		}
