@@ -41,6 +41,7 @@ type member struct {
 	idle              uint32
 	frontend, backend string
 	gone              bool
+	removals          int // how often it was removed
 	hop               hop
 	state             state
 	reason            string
@@ -206,6 +207,7 @@ func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 // leave stops using a server for new sessions. Its number is freed after a sweep that finds no session of it.
 func (b *balancer) leave(m *member) {
 	m.gone = true
+	m.removals++
 	b.checks.remove(m)
 	b.sweep.Hasten()
 }
