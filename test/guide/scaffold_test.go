@@ -58,6 +58,80 @@ polycubectl s set max-length=200`)
 		t.Errorf("ping of 1000 bytes at a limit of 200: exit %d\n%s", exit, out)
 	}
 	term.Must("ip netns exec host1 ping -c 1 -s 100 10.0.0.2")
+	term.Must("polycubectl sizeguard del s\npolycubectl patchpanel del p\n" + listeners)
+	for _, use := range functions {
+		term.Must(use)
+	}
+}
+
+// listeners are two programs of the machine, which print what host1 says to their ports.
+const listeners = `ip addr add 10.0.0.254/24 dev veth1
+for port in 53 5000; do
+    python3 -uc 'import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("10.0.0.254", int(sys.argv[1])))
+while True:
+    print(s.recv(99).decode())' $port >heard$port &
+done
+# say PORT TEXT
+say() { ip netns exec host1 bash -c "echo '$2' >/dev/udp/10.0.0.254/$1"; }
+# arrives PORT TEXT says it until it is heard.
+arrives() {
+    for _ in {1..300}; do
+        say "$1" "$2"
+        ! grep "$2" "heard$1" || return 0
+        sleep 0.1
+    done
+    polycubectl drops
+    return 1
+}
+# once CUBE REASON PORT TEXT says it, and waits until the cube has dropped it.
+once() {
+    say "$3" "$4"
+    for _ in {1..300}; do
+        ! polycubectl drops | grep -E "^$1 +$2 +1" || return 0
+        sleep 0.1
+    done
+    return 1
+}`
+
+// functions use a hybrid function of each mode: packets that its fast path decides, and packets of its slow path.
+var functions = []string{
+	`polycubectl ahead add a signature=attack
+polycubectl attach a veth1
+arrives 5000 'text without a rule'
+once a refused 5000 'an attack'
+polycubectl a rule add 5000 drop=true
+once a rule 5000 'text with a rule'
+polycubectl a rule del 5000
+arrives 5000 'text whose rule is gone'
+[ -z "$(grep -e attack -e 'with a rule' heard5000)" ]
+polycubectl ahead del a`,
+	`polycubectl asking add b
+polycubectl attach b veth1
+arrives 5000 'text of an accepted flow'
+polycubectl b refused add 5000
+once b refused 5000 'text of a refused flow'
+polycubectl b refused del 5000
+arrives 5000 'text of a flow that is accepted again'
+[ -z "$(grep 'a refused flow' heard5000)" ]
+polycubectl asking del b`,
+	`echo 'access-control: 10.0.0.0/24 refuse' >unbound.conf
+polycubectl early add c file=$PWD/unbound.conf
+polycubectl c server add 10.0.0.254
+polycubectl attach c veth1
+arrives 53 'a query that the server refuses'
+polycubectl early del c
+echo 'access-control: 10.0.0.0/24 deny' >unbound.conf
+polycubectl early add c file=$PWD/unbound.conf
+polycubectl c server add 10.0.0.254
+polycubectl attach c veth1
+arrives 5000 'text that is no query'
+once c denied 53 'a query that the server denies'
+echo 'access-control: 10.0.0.1 allow' >>unbound.conf
+arrives 53 'a query that the server answers'
+[ -z "$(grep 'server denies' heard53)" ]
+polycubectl early del c`,
 }
 
 // TestTimedThePacketsOfANewCubeFlowSoon: from the scaffold to the first packet through it takes at most twice the time
