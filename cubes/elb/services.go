@@ -41,7 +41,7 @@ type member struct {
 	idle              uint32
 	frontend, backend string
 	gone              bool
-	removals          int // how often it was removed
+	removed           int // the sweep in which it was, if it is gone
 	hop               hop
 	state             state
 	reason            string
@@ -206,8 +206,7 @@ func (b *balancer) displace(id balance.ServiceID, p *placed) error {
 
 // leave stops using a server for new sessions. Its number is freed after a sweep that finds no session of it.
 func (b *balancer) leave(m *member) {
-	m.gone = true
-	m.removals++
+	m.gone, m.removed = true, b.sweep.sweeps
 	b.checks.remove(m)
 	b.sweep.Hasten()
 }

@@ -19,9 +19,8 @@ type sweeper struct {
 	session.Sweeper
 	balancer *balancer
 	idle     map[uint32]time.Duration // of established sessions, by the number of the server
-	// leaving are servers removed before the sweep began, with how often they had been removed until then: one that came back meanwhile, and
-	// was removed again, may have a session that the sweep has not seen. orphans are those removed in an earlier daemon.
-	leaving map[*member]int
+	sweeps   int                      // that have begun
+	// orphans are servers removed in an earlier daemon, before the sweep began.
 	orphans []balance.Key
 }
 
@@ -62,19 +61,18 @@ func (s *sweeper) Timeout(is *session.Session) time.Duration {
 
 func (s *sweeper) SweepBegins() {
 	b := s.balancer
-	s.leaving, s.orphans, s.idle = map[*member]int{}, slices.Collect(maps.Keys(b.orphans)), map[uint32]time.Duration{}
+	s.sweeps++
+	s.orphans, s.idle = slices.Collect(maps.Keys(b.orphans)), map[uint32]time.Duration{}
 	for _, m := range b.members {
 		s.idle[m.number] = time.Duration(m.idle) * time.Second
-		if m.gone {
-			s.leaving[m] = m.removals
-		}
 	}
 }
 
 func (s *sweeper) SweepEnds(time.Duration) (err error) {
 	b := s.balancer
-	for m, removals := range s.leaving {
-		if m.gone && m.removals == removals && s.Last.Entries[m.number] == 0 && b.members[m.memberKey] == m {
+	for _, m := range b.members {
+		// A sweep in which it was removed may have passed a session that was opened before that.
+		if m.gone && m.removed < s.sweeps && s.Last.Entries[m.number] == 0 {
 			err = errors.Join(err, b.forget(m))
 		}
 	}

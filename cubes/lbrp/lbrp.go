@@ -148,7 +148,7 @@ func (b *balancer) adoptRest() {
 	}
 	for k := range b.numbers.All() {
 		if !inUse[k] {
-			b.sweep.leaving[k] = true
+			b.sweep.leaving[k] = b.sweep.sweeps
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (b *balancer) nextGeneration() error {
 // leave ends the use of a server. Its number is free after the next sweep.
 func (b *balancer) leave(m *member) error {
 	delete(b.draining, m)
-	b.sweep.leaving[m.numberKey()] = true
+	b.sweep.leaving[m.numberKey()] = b.sweep.sweeps
 	b.sweep.Hasten()
 	return b.write(m, 0)
 }

@@ -5,8 +5,6 @@ package lbrp
 // Sessions in the table of connections, and what a sweep of them decides: which numbers of servers are free again.
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/polycube/polycube/balance"
@@ -45,14 +43,14 @@ func (t *Timeout) of(s *session.Session) time.Duration {
 type sweeper struct {
 	session.Sweeper
 	balancer *balancer
-	// leaving are removed servers whose numbers sessions may have, gone those of them that were removed before the sweep
-	// began: no session has them at its end.
-	leaving map[balance.Key]bool
-	gone    []balance.Key
+	// leaving are removed servers whose numbers sessions may have, with the sweep in which they were removed: no session has
+	// them at the end of the next one.
+	leaving map[balance.Key]int
+	sweeps  int // that have begun
 }
 
 func newSweeper(b *balancer) *sweeper {
-	s := &sweeper{balancer: b, leaving: map[balance.Key]bool{}}
+	s := &sweeper{balancer: b, leaving: map[balance.Key]int{}}
 	s.Sweeper = session.Sweeper{Owner: s, Zones: zones}
 	return s
 }
@@ -77,7 +75,7 @@ func (s *sweeper) Servers() (session.Servers, error) {
 
 func (s *sweeper) Timeout(is *session.Session) time.Duration { return s.balancer.conf.Timeout.of(is) }
 
-func (s *sweeper) SweepBegins() { s.gone = slices.Collect(maps.Keys(s.leaving)) }
+func (s *sweeper) SweepBegins() { s.sweeps++ }
 
 func (s *sweeper) SweepEnds(now time.Duration) error {
 	b := s.balancer
@@ -88,8 +86,11 @@ func (s *sweeper) SweepEnds(now time.Duration) error {
 	if err := s.sweepClients(now); err != nil {
 		return err
 	}
-	for _, k := range s.gone {
-		if number, ok := b.numbers.Of(k); ok && s.leaving[k] { // else it came back meanwhile
+	for k, removed := range s.leaving {
+		if removed == s.sweeps { // in this one, which may have passed its sessions
+			continue
+		}
+		if number, ok := b.numbers.Of(k); ok {
 			servers[number] = serverEntry{}
 			if err := b.numbers.Free(k); err != nil {
 				return err
