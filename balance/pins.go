@@ -38,10 +38,10 @@ type bucket struct {
 	way [pinWays]struct{ hash, word uint64 }
 }
 
-// Buckets returns how many buckets the map `pins` needs for a number of flows, a power of two, of which a quarter is not
-// filled: then nearly every flow finds a place in one of its two buckets.
+// Buckets returns how many buckets the map `pins` needs for a number of flows, a power of two, so that these fill at most 70 % of
+// it: then 99.99 % find a place in one of their two buckets, or another one moves for them.
 func Buckets(flows uint32) uint32 {
-	need := (uint64(flows)*4/3 + pinWays - 1) / pinWays
+	need := (uint64(flows)*10/7 + pinWays - 1) / pinWays
 	return uint32(1) << bits.Len64(max(need, 2)-1)
 }
 

@@ -23,8 +23,9 @@ import (
 // The numbers of <pcn/balance.h>.
 const (
 	partSize   = 1 << 18
-	unitSize   = 1 << 11
+	unitSize   = 1 << 7
 	partUnits  = partSize / unitSize
+	wholeUnits = 1 << 11 / unitSize // tables with slots begin at a multiple of so many
 	parts      = 4096
 	smallSlots = 1021
 	smallList  = 1024
@@ -36,7 +37,7 @@ const (
 const (
 	// MaxMembers is the maximum number of servers of a pool.
 	MaxMembers = 4096
-	// fewMembers is the maximum number in a small table, narrowMembers in one with slots of a byte.
+	// fewMembers is the maximum number in a small table and in one without slots, narrowMembers in one with slots of a byte.
 	fewMembers    = 32
 	narrowMembers = 256
 	// rest is how long freed memory is not used again: packets that still read it are long gone then.
@@ -50,6 +51,7 @@ const (
 	small kind = 1 + iota
 	large
 	wide
+	rendezvous
 )
 
 // Size says which tables a cube has.
@@ -58,8 +60,9 @@ type Size int
 const (
 	// Large tables share flows by weight to a thousandth for 100 servers, and move few flows: 64 KB for each pool.
 	Large Size = iota
-	// Fitting tables are small ones, of 2 KB, for pools of up to 32 servers. Flows of pools that grow beyond that
-	// move to other servers, so the cube must pin flows.
+	// Fitting tables are without slots for pools of up to 32 servers, and take 128 to 640 bytes: programs compare the servers for
+	// each flow, and no flow moves between others when a server comes, goes or gets another weight. In the order Turns they have few
+	// slots, and 2 KB. Flows of pools that grow beyond 32 move to other servers, so the cube must pin flows.
 	Fitting
 )
 
@@ -79,6 +82,7 @@ type part struct {
 	inner *ebpf.Map
 	mem   []byte
 	used  [partUnits]bool
+	free  int // units
 }
 
 // freed is memory that packets may still read.
@@ -185,22 +189,27 @@ func (t *Tables) get(sum [2]uint64, members []Member, order Order) (uint64, erro
 		return 0, fmt.Errorf("a pool has %d servers, but at most %d are supported: %w", len(in), MaxMembers, cube.ErrFull)
 	}
 	made := &poolTable{sum: sum, users: 1}
-	what, slots, list, bytes := t.shape(len(in))
-	if err := t.place(made, (bytes+unitSize-1)/unitSize); err != nil {
+	what, slots, list, bytes := t.shape(len(in), order)
+	if err := t.place(made, (bytes+unitSize-1)/unitSize, what); err != nil {
 		return 0, err
 	}
-	made.pool = uint64(made.part.index)<<32 | uint64(made.first)<<8 | uint64(what)
+	made.pool = uint64(made.part.index)<<32 | uint64(made.first/what.begins())<<8 | uint64(what)
 	ranks := t.filled[sum]
 	delete(t.filled, sum)
-	if ranks == nil {
+	switch {
+	case what == rendezvous:
+		writeRendezvous(made.memory(), in)
+	case ranks != nil:
+		made.write(in, what, ranks, list)
+	default:
 		ranks = make([]uint16, slots)
 		if order == Turns {
 			fillTurns(ranks, in)
 		} else {
 			Fill(ranks, in)
 		}
+		made.write(in, what, ranks, list)
 	}
-	made.write(in, what, ranks, list)
 	t.by[sum], t.at[made.pool] = made, made
 	return made.pool, nil
 }
@@ -218,7 +227,10 @@ func (t *Tables) Prepare(pools [][]Member) {
 		if len(in) > MaxMembers {
 			continue // Get refuses it
 		}
-		_, slots, _, _ := t.shape(len(in))
+		what, slots, _, _ := t.shape(len(in), Spread)
+		if what == rendezvous {
+			continue // written faster than that
+		}
 		ranks := make([]uint16, slots)
 		t.filled[sum] = ranks
 		group.Go(func() { Fill(ranks, in) })
@@ -226,9 +238,19 @@ func (t *Tables) Prepare(pools [][]Member) {
 	group.Wait()
 }
 
+// begins returns the units that a table begins at a multiple of.
+func (k kind) begins() int {
+	if k == rendezvous {
+		return 1
+	}
+	return wholeUnits
+}
+
 // shape returns the form of a table for a number of members: slots, where its list begins, and its bytes.
-func (t *Tables) shape(members int) (what kind, slots, list, bytes int) {
+func (t *Tables) shape(members int, order Order) (what kind, slots, list, bytes int) {
 	switch {
+	case t.size == Fitting && members <= fewMembers && order == Spread:
+		return rendezvous, 0, rendezvousList, rendezvousBytes(members)
 	case t.size == Fitting && members <= fewMembers:
 		return small, smallSlots, smallList, smallList + 4*narrowMembers
 	case members <= narrowMembers:
@@ -237,9 +259,14 @@ func (t *Tables) shape(members int) (what kind, slots, list, bytes int) {
 	return wide, largeSlots, wideList, wideList + 4*members
 }
 
-// write writes a table.
+// memory returns the bytes of a table.
+func (made *poolTable) memory() []byte {
+	return made.part.mem[made.first*unitSize:][:made.units*unitSize]
+}
+
+// write writes a table with slots.
 func (made *poolTable) write(members []Member, what kind, ranks []uint16, list int) {
-	to := made.part.mem[made.first*unitSize:][:made.units*unitSize]
+	to := made.memory()
 	for slot, rank := range ranks {
 		if what == wide {
 			binary.NativeEndian.PutUint16(to[2*slot:], rank)
@@ -254,10 +281,10 @@ func (made *poolTable) write(members []Member, what kind, ranks []uint16, list i
 }
 
 // place finds memory for a table.
-func (t *Tables) place(made *poolTable, units int) error {
+func (t *Tables) place(made *poolTable, units int, what kind) error {
 	t.reuse()
 	for _, p := range t.parts {
-		if first, ok := p.find(units); ok {
+		if first, ok := p.find(units, what); ok {
 			made.take(p, first, units)
 			return nil
 		}
@@ -275,16 +302,24 @@ func (made *poolTable) take(p *part, first, units int) {
 	p.mark(first, units, true)
 }
 
-// find returns the first run of unused units.
-func (p *part) find(units int) (first int, ok bool) {
-	run := 0
-	for i, used := range p.used {
-		if run++; used {
-			run = 0
+// find returns the first run of unused units where a table can be.
+func (p *part) find(units int, what kind) (first int, ok bool) {
+	begins, needs := what.begins(), units
+	if what == rendezvous {
+		needs = rendezvousSpace / unitSize
+	}
+	if p.free < units {
+		return 0, false
+	}
+	for first := 0; first+needs <= partUnits; {
+		last := units - 1
+		for last >= 0 && !p.used[first+last] {
+			last--
 		}
-		if run == units {
-			return i + 1 - units, true
+		if last < 0 {
+			return first, true
 		}
+		first += (last + begins) / begins * begins // to the first multiple behind the used one
 	}
 	return 0, false
 }
@@ -293,6 +328,10 @@ func (p *part) mark(first, units int, used bool) {
 	for i := range units {
 		p.used[first+i] = used
 	}
+	if used {
+		units = -units
+	}
+	p.free += units
 }
 
 // grow adds a part.
@@ -325,7 +364,7 @@ func (t *Tables) grow() (*part, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("table of servers: %w", err), inner.Close())
 	}
-	p := &part{index: index, inner: inner, mem: mem}
+	p := &part{index: index, inner: inner, mem: mem, free: partUnits}
 	t.parts = append(t.parts, p)
 	t.taken[index] = true
 	return p, nil

@@ -65,7 +65,7 @@ PCN_GLOBAL int lbdsr_fragment(struct pcn_flow *flow PCN_NONNULL)
 /* The server of a flow without a pin: as the table says, from now on. 0: there is none. */
 PCN_INLINE __u32 lbdsr_choose(const struct pcn_service *service, __u64 hash, __u32 now)
 {
-	__u32 number = pcn_balance_server(service->pool, hash);
+	__u32 number = pcn_balance_slotted(service->pool, hash);
 
 	if (number &&
 	    pcn_pin_add(hash, pcn_pin_word(service->id, number, now), now, service->timeout))
@@ -183,11 +183,11 @@ PCN_INLINE int lbdsr_serve_known(struct CTXTYPE *ctx, struct pcn_md *md,
 				 const struct pcn_flow *flow, const struct lbdsr_settings *s)
 {
 	__u64 hash = pcn_balance_hash(flow, PCN_BALANCE_WITH_DESTINATION | PCN_BALANCE_WITH_PORTS);
-	struct pcn_pin *pin = pcn_pin_by_hash(hash);
+	__u64 word;
+	struct pcn_pin *pin = pcn_pin_by_hash(hash, &word);
 
 	if (!pin)
 		return -1;
-	__u64 word = pin->word;
 	__u32 id = PCN_PIN_SERVICE(word), number;
 	struct lbdsr_known *service = bpf_map_lookup_elem(&known_services, &id);
 

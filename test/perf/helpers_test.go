@@ -58,7 +58,7 @@ var unmeasured = []string{
 	"pcn_on_the_wire",            // the same, and arithmetic for a superframe
 	"pcn_set_dscp", "pcn_set_ce", // the packet is another one after that
 	// Parts of BenchmarkPackets of cubes/lbdsr: what they cost depends on the services and flows.
-	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_balance_turn", "pcn_balance_open", "pcn_balance_number", "pcn_balance_members",
+	"pcn_balance_service", "pcn_balance_hash", "pcn_balance_server", "pcn_balance_slotted", "pcn_balance_turn", "pcn_balance_open", "pcn_balance_number", "pcn_balance_members",
 	// Parts of the packet path of cubes/lbrp: what they cost depends on the sessions.
 	"pcn_balance_least", "pcn_session_find", "pcn_session_fetch", "pcn_session_await", "pcn_session_twin", "pcn_session_is_active", "pcn_session_follow", "pcn_session_delta", "pcn_session_mirror", "pcn_session_write",
 	"pcn_pin_get", "pcn_pin_by_hash", "pcn_pin_seen", "pcn_pin_add", "pcn_pin_word", "pcn_set_macs",

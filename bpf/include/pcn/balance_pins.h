@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Keeps flows with their servers when a pool changes: a table of bounded size, in buckets of a cache line. A flow has two
  * buckets, and the second is only looked at where the first does not have it. A pin is confirmed by the flow's second packet
- * that is not a SYN, and only unconfirmed ones make room for others: a flood of SYNs, or of packets that each are a new
- * flow, unpins no flow that exists. A flow without a pin goes where the table of its pool says. */
+ * that is not a SYN, and only unconfirmed ones make room for others, while confirmed ones move to their second bucket: a flood of SYNs,
+ * or of packets that each are a new flow, unpins no flow that exists. A flow without a pin goes where the table of its pool says. */
 #ifndef PCN_BALANCE_PINS_H
 #define PCN_BALANCE_PINS_H
 
@@ -83,16 +83,17 @@ PCN_INLINE struct pcn_pin *pcn_pins_by_hash(struct pcn_pins *bucket, __u64 hash)
 	return &bucket->way[pcn_pins_plain(at) % PCN_PINS_WAYS];
 }
 
-/* Internal: a flow's pin in such a bucket; NULL: it has none there, or another pin has its hash. */
-PCN_INLINE struct pcn_pin *pcn_pins_guess(struct pcn_pins *bucket, __u64 hash, __u32 service)
+/* Internal: the word of a pin, if it has a hash; 0: it has another one. The word is read first: another CPU that has the place for
+ * another flow writes the hash before it. */
+PCN_INLINE __u64 pcn_pin_read(const struct pcn_pin *pin, __u64 hash)
 {
-	struct pcn_pin *pin = pcn_pins_by_hash(bucket, hash);
+	__u64 word = *(const volatile __u64 *)&pin->word;
 
-	return pin->hash == hash && PCN_PIN_SERVICE(pin->word) == service ? pin : NULL;
+	return *(const volatile __u64 *)&pin->hash == hash ? word : 0;
 }
 
 /* Internal: how willingly a pin makes room for a flow: 0 not at all, then by its age if it is unconfirmed, more if it is
- * over, most if there is none, where the flow had one; and first of all an old pin of the same flow, which must not be
+ * over (of another service, whose timeout is not known here, the control plane removes it), most if there is none, where the flow had one; and first of all an old pin of the same flow, which must not be
  * there twice. */
 PCN_INLINE __u64 pcn_pin_yields(const struct pcn_pin *pin, __u64 hash, __u32 service, __u64 now,
 				__u64 timeout)
@@ -100,11 +101,63 @@ PCN_INLINE __u64 pcn_pin_yields(const struct pcn_pin *pin, __u64 hash, __u32 ser
 	__u64 word = pin->word, same = (pin->hash ^ hash) | (PCN_PIN_SERVICE(word) ^ service),
 	      age = (now - PCN_PIN_SEEN(word)) & 0xff;
 	__u64 here = pcn_pins_plain(~word >> 49 & 1), open = pcn_pins_plain(~word >> 48 & 1);
-	__u64 over = pcn_pins_plain(timeout - age) >> 63;
+	__u64 over = pcn_pins_plain(timeout - age) >> 63 &
+		     pcn_pins_none(PCN_PIN_SERVICE(word) ^ service);
 	__u64 yields = (age + 1) * open | over << 9;
 
 	yields |= pcn_pins_none(word) << 10 | pcn_pins_none(word | (pin->hash ^ hash)) << 11;
 	return (yields | pcn_pins_none(same) << 12) * here;
+}
+
+/* Internal: makes room for a flow at a place in its two buckets (`at`: those of the second one follow those of the first): moves the pin
+ * there from its first bucket to its second. Returns 1 if the place is busy then, for the flow; 0 if it stays; -1 if it was just
+ * used. Pins do not move from their second bucket to their first: another CPU that looks there first, and then here, would find none. */
+PCN_GLOBAL int pcn_pin_move(__u64 hash, __u32 at)
+{
+	__u64 from = at < PCN_PINS_WAYS ? hash : hash >> 24, place = 0;
+	__u32 first = from & pins_mask;
+	struct pcn_pins *bucket = bpf_map_lookup_elem(&pins, &first), *other;
+
+	if (!bucket)
+		return 0;
+	struct pcn_pin *pin = &bucket->way[at % PCN_PINS_WAYS];
+	__u64 of = pin->hash, word = pin->word;
+
+	other = pcn_pins_of(of, 1);
+	if (((of ^ from) & pins_mask) || (word & PCN_PIN_BUSY) || !other || other == bucket)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < PCN_PINS_WAYS; i++) { /* the last one that makes room */
+		__u64 open = pcn_pins_none(other->way[i].word >> 48 & 3);
+
+		place ^= ((i + 1) ^ place) & -open;
+	}
+	if (!place)
+		return 0;
+	struct pcn_pin *to = &other->way[(place - 1) % PCN_PINS_WAYS];
+	__u64 was = to->word;
+
+	if ((was & (PCN_PIN_CONFIRMED | PCN_PIN_BUSY)) ||
+	    __sync_val_compare_and_swap(&to->word, was, PCN_PIN_BUSY) != was)
+		return -1;
+	to->hash = of;
+	__sync_lock_test_and_set(&to->word, word);
+	if (__sync_val_compare_and_swap(&pin->word, word, PCN_PIN_BUSY) == word)
+		return 1;
+	__sync_val_compare_and_swap(&to->word, word, 0); /* it was seen, and stays */
+	return -1;
+}
+
+/* Internal: makes room for a flow whose two buckets have only pins that stay. Returns the place, as pcn_pin_move has it; -1: none. */
+PCN_GLOBAL int pcn_pins_move(__u64 hash)
+{
+	for (int at = 0; at < 2 * PCN_PINS_WAYS; at++) {
+		int moved = pcn_pin_move(hash, at);
+
+		if (moved)
+			return moved < 0 ? -1 : at;
+	}
+	return -1;
 }
 
 /* Pins a flow of a service to a server. Returns 0, or -1 if there is no room. `now` is the unit of time, `timeout` that
@@ -129,15 +182,22 @@ PCN_GLOBAL int pcn_pin_add(__u64 hash, __u64 word, __u32 now, __u32 timeout)
 			best ^= (yields ^ best) & pcn_pins_plain(less >> 63); /* the greater one */
 		}
 	}
-	if (best < 1 << 3)
-		return -1;
+	int full = best < 1 << 3;
+	if (full) {
+		int place = pcn_pins_move(hash);
+
+		if (place < 0)
+			return -1;
+		best = place ^
+		       PCN_PINS_WAYS; /* as above: the first bucket is the one with the bit */
+	}
 	struct pcn_pins *bucket = pcn_pins_of(hash, ~best >> 2 & 1);
 	if (!bucket)
 		return -1;
 	struct pcn_pin *pin = &bucket->way[best % PCN_PINS_WAYS];
 	__u64 was = pin->word;
-	if ((was & PCN_PIN_BUSY) ||
-	    __sync_val_compare_and_swap(&pin->word, was, PCN_PIN_BUSY) != was)
+	if (!full && ((was & PCN_PIN_BUSY) ||
+		      __sync_val_compare_and_swap(&pin->word, was, PCN_PIN_BUSY) != was))
 		return -1; /* another CPU has taken it: the flow's next packet tries again */
 	pin->hash = hash;
 	__sync_lock_test_and_set(&pin->word, word);
@@ -150,9 +210,9 @@ PCN_INLINE __u64 pcn_pin_word(__u32 service, __u32 server, __u32 now)
 	return server | (__u64)service << 20 | (__u64)(now & 0xff) << 40;
 }
 
-/* The pin with a hash in the first bucket of a flow; NULL: there is none. For programs that know services by number, and so
- * need not find the service first: PCN_PIN_SERVICE of the pin's word is that of the flow if a packet with the hash is for it. */
-PCN_INLINE struct pcn_pin *pcn_pin_by_hash(__u64 hash)
+/* The pin with a hash in the first bucket of a flow, and its word; NULL: there is none. For programs that know services by number,
+ * and so need not find the service first: PCN_PIN_SERVICE of the word is that of the flow if a packet with the hash is for it. */
+PCN_INLINE struct pcn_pin *pcn_pin_by_hash(__u64 hash, __u64 *word)
 {
 	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
 	struct pcn_pin *pin;
@@ -160,7 +220,8 @@ PCN_INLINE struct pcn_pin *pcn_pin_by_hash(__u64 hash)
 	if (!bucket)
 		return NULL;
 	pin = pcn_pins_by_hash(bucket, hash);
-	return pin->hash == hash ? pin : NULL;
+	*word = pcn_pin_read(pin, hash);
+	return *word ? pin : NULL;
 }
 
 /* Notes in a pin, whose word was `was`, that its flow was seen: as pcn_pin_get. Returns the number of the server; 0: its time
@@ -182,19 +243,23 @@ PCN_INLINE __u32 pcn_pin_seen(struct pcn_pin *pin, __u64 was, __u32 now, __u32 t
 PCN_INLINE __u32 pcn_pin_get(__u64 hash, __u32 service, __u32 now, __u32 timeout, int confirms)
 {
 	struct pcn_pins *bucket = pcn_pins_of(hash, 0);
-	struct pcn_pin *pin = bucket ? pcn_pins_guess(bucket, hash, service) : NULL;
+	struct pcn_pin *pin;
 	__u64 was;
 
-	if (!pin && bucket)
+	if (!bucket)
+		return 0;
+	pin = pcn_pins_by_hash(bucket, hash);
+	was = pcn_pin_read(pin, hash);
+	if (PCN_PIN_SERVICE(was) != service) { /* another pin has its hash, or it is not there */
 		pin = pcn_pins_find(bucket, hash, service);
-	if (!pin) {
+		was = pin ? pcn_pin_read(pin, hash) : 0;
+	}
+	if (PCN_PIN_SERVICE(was) != service) { /* also where it has just moved */
 		bucket = pcn_pins_of(hash, 1);
 		pin = bucket ? pcn_pins_find(bucket, hash, service) : NULL;
+		was = pin ? pcn_pin_read(pin, hash) : 0;
 	}
-	if (!pin)
-		return 0;
-	was = pin->word;
-	if (PCN_PIN_SERVICE(was) != service)
+	if (!pin || PCN_PIN_SERVICE(was) != service)
 		return 0;
 	return pcn_pin_seen(pin, was, now, timeout, confirms);
 }
