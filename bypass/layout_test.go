@@ -16,5 +16,7 @@ func TestTheNetdevIsThatOfThePrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		bpftest.Layout(t, object, "bypass_netdev", netdev{})
+		bpftest.Layout(t, object, "bypass_vlans", netdev{})
+		bpftest.Layout(t, object, "bypass_exits", exit{})
 	}
 }

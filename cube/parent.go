@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/polycube/polycube/cube/vlan"
 )
 
 // Parent is the port or netdev that a transparent cube is attached to, with the parameters that the cube inherits. The
@@ -29,6 +31,8 @@ type Parent struct {
 	Addresses []netip.Prefix
 	// MTU is the leaf `mtu` of the port or, if it has none, that of the netdev; 0 is unknown.
 	MTU int
+	// VLANs are the VLAN netdevs on the netdev where the cube is attached, for which it may process tagged frames.
+	VLANs []vlan.Netdev
 	// Netdevs are the names of the netdevs by interface index, if the cube is at the host's stack. The map is not changed.
 	Netdevs map[int]string
 	// Leaves is the port's configuration with defaults, an object of its model; nil for a netdev.
@@ -49,5 +53,5 @@ func (p Parent) Leaf(name string, value any) bool {
 // Equal reports whether two Parents are the same.
 func (p Parent) Equal(q Parent) bool {
 	return p.Name == q.Name && p.Peer == q.Peer && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU &&
-		maps.Equal(p.Netdevs, q.Netdevs) && slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)
+		maps.Equal(p.Netdevs, q.Netdevs) && slices.Equal(p.VLANs, q.VLANs) && slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.Leaves, q.Leaves)
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/polycube/polycube/cube/vlan"
 )
 
 // Peer is the peer of a port. The zero value is for a port without a peer. It must not be modified.
@@ -21,10 +23,12 @@ type Peer struct {
 	MTU       int
 	// Speed is the link speed in Mbit/s, 0 while it is unknown.
 	Speed uint32
+	// VLANs are the VLAN netdevs on the netdev for which an output may send tagged frames. Ports do not have them.
+	VLANs []vlan.Netdev
 }
 
 // Equal reports whether two Peers are the same.
 func (p Peer) Equal(q Peer) bool {
 	return p.Name == q.Name && p.Netdev == q.Netdev && p.Index == q.Index && p.MTU == q.MTU && p.Speed == q.Speed &&
-		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses)
+		slices.Equal(p.MAC, q.MAC) && slices.Equal(p.Addresses, q.Addresses) && slices.Equal(p.VLANs, q.VLANs)
 }

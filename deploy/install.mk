@@ -9,7 +9,7 @@
 HEADERS := $(patsubst bpf/include/%,%,$(wildcard bpf/include/pcn/*.h))
 MODELS  := $(notdir $(wildcard yang/*.yang))
 GO_SDK  := go.mod go.sum $(filter-out %_test.go,$(wildcard $(addsuffix /*.go,api/polycube/service/v1 bucket cube \
-	cube/origins flow inet ring sketch sdk/go wire)))
+	cube/origins cube/vlan flow inet ring sketch sdk/go wire)))
 PYTHON_SDK := pyproject.toml setup.py README.md $(patsubst sdk/python/%,%,$(wildcard sdk/python/polycube/*.py \
 	sdk/python/polycube/py.typed sdk/python/polycube/_api/*.py))
 SHARE   := $(PREFIX)/share/polycube

@@ -234,24 +234,31 @@ PCN_INLINE void count(struct efw_work *w)
 }
 
 /* Forwards a packet past the stack and returns the verdict, -1 if only the stack can forward it. At XDP, only outputs are sure to
- * accept redirected packets. */
+ * accept redirected packets, and none of them is a VLAN netdev, whose tag is added here. */
 PCN_INLINE int forward(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_packet *p)
 {
-	int output = 0;
+	struct pcn_bypass_exit out = {};
+	int found = 1;
 
 	if (p->way != EFW_FORWARD)
 		return -1;
 #ifdef PCN_XDP
-	output = pcn_bypass_output(p->route.ifindex);
+	const struct pcn_bypass_exit *known = pcn_bypass_exit(p->route.ifindex);
+	if (known)
+		out = *known;
+	else
+		found = 0;
 #endif
-	if (output < 0 || !p->resolved) {
-		pcn_count(&bypass_to_stack, output < 0 ? PCN_BYPASS_NO_OUTPUT : PCN_BYPASS_NO_WAY);
+	if (!found || !p->resolved) {
+		pcn_count(&bypass_to_stack, found ? PCN_BYPASS_NO_WAY : PCN_BYPASS_NO_OUTPUT);
 		return -1;
 	}
-	if (pcn_hostfib_frame(ctx, &p->route))
+	if (pcn_bypass_retag(ctx, md, 0, out.tag))
 		return -1;
+	if (pcn_hostfib_write(ctx, &p->route, out.tag))
+		return out.tag ? pcn_pkt_drop(ctx, md, PCN_REASON_MALFORMED) : -1;
 #ifdef PCN_XDP
-	return pcn_pkt_redirect(ctx, md, output);
+	return pcn_pkt_redirect(ctx, md, out.output);
 #else
 	return pcn_pkt_redirect_netdev(ctx, md, p->route.ifindex);
 #endif

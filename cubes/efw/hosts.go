@@ -207,7 +207,7 @@ func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) err
 		if a.Index <= math.MaxUint16 {
 			h.Netdevs[a.Name] = uint16(a.Index)
 		}
-		if h.AtXDP && slices.ContainsFunc(outputs, func(o cube.Output) bool { return o.To == a.Name }) {
+		if h.AtXDP && leavesBy(l, all, outputs) {
 			others, err := skipped(l)
 			if err != nil {
 				return err
@@ -226,6 +226,15 @@ func readNetdevs(h *offload.Host, parent cube.Parent, outputs []cube.Output) err
 		}
 	}
 	return nil
+}
+
+// leavesBy reports whether packets are sent in place of a netdev: outputs lead to it, or to the one below a VLAN netdev.
+func leavesBy(l netlink.Link, all []netlink.Link, outputs []cube.Output) bool {
+	isOutput := func(l netlink.Link) bool {
+		return slices.ContainsFunc(outputs, func(o cube.Output) bool { return o.To == l.Attrs().Name })
+	}
+	isBelow := func(other netlink.Link) bool { return other.Attrs().Index == l.Attrs().ParentIndex && isOutput(other) }
+	return isOutput(l) || l.Type() == "vlan" && slices.ContainsFunc(all, isBelow)
 }
 
 // takesFrom reports whether a netdev may take untagged packets of another one, given by its index.

@@ -49,6 +49,10 @@ type Info struct {
 	// namespace in this one, -1 if it is in this one.
 	PeerIndex   int
 	PeerNetnsID int
+	// VLAN is set for a VLAN netdev.
+	VLAN VLAN
+	// Carries is the index of the netdev whose frames a macvlan, ipvlan or the like takes, in this namespace; otherwise 0.
+	Carries int
 	// XDPMode is "native", "generic", "offload" or "multi" if an XDP program is attached, otherwise empty.
 	XDPMode string
 }
@@ -198,6 +202,9 @@ func infoOf(l netlink.Link) Info {
 		Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, PeerNetnsID: -1,
 		NoEthernet: a.EncapType != "ether" && a.EncapType != "loopback", OwnOnly: ownOnly(l),
 		Enslaved: a.MasterIndex != 0 && (a.Slave == nil || a.Slave.SlaveType() != "vrf"),
+	}
+	if info.VLAN = vlanOf(l); slices.Contains(takers, info.Kind) && a.NetNsID < 0 {
+		info.Carries = a.ParentIndex
 	}
 	if info.Kind == "veth" {
 		info.PeerIndex, info.PeerNetnsID = a.ParentIndex, a.NetNsID

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
 	"github.com/polycube/polycube/test/pace"
 )
@@ -197,4 +198,79 @@ func TestDevicesAreReadWhileOthersComeAndGo(t *testing.T) {
 	if err := errors.Join(err, <-done); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestVLANNetdevsAreDescribed: those that do nothing but add and remove a tag, and those that do more.
+func TestVLANNetdevsAreDescribed(t *testing.T) {
+	need.Features(t, need.VLAN)
+	lab := netns.NewLab(t)
+	other := netns.NewLab(t)
+	lab.Run("ip", "link", "add", "below", "type", "veth", "peer", "name", "end")
+	lab.Run("ip", "link", "add", "br0", "type", "bridge")
+	get := func(name string) (i Info) {
+		lab.Must(func() (err error) { i, err = Get(name); return err })
+		return i
+	}
+	below := get("below").Index
+	plain := VLAN{Below: below, Protocol: 0x8100, ID: 7, Plain: true}
+	not := VLAN{Below: below, Protocol: 0x8100, ID: 7}
+	for _, c := range []struct {
+		options string
+		then    string
+		want    VLAN
+	}{
+		{"id 7", "", plain},
+		{"protocol 802.1ad id 4094", "", VLAN{Below: below, Protocol: 0x88a8, ID: 4094, Plain: true}},
+		{"id 0", "", VLAN{Below: below, Protocol: 0x8100, Plain: true}},
+		{"id 7 gvrp on loose_binding on", "", plain},
+		{"id 7 reorder_hdr off", "", not},
+		{"id 7 egress-qos-map 0:1", "", not},
+		{"id 7 ingress-qos-map 1:1", "", not},
+		{"id 7", "link set v master br0", not},
+	} {
+		lab.Run("ip", strings.Fields("link add link below name v type vlan "+c.options)...)
+		if c.then != "" {
+			lab.Run("ip", strings.Fields(c.then)...)
+		}
+		if got := get("v").VLAN; got != c.want {
+			t.Errorf("%s %s: %+v, want %+v", c.options, c.then, got, c.want)
+		}
+		lab.Run("ip", "link", "del", "v")
+	}
+	if v := get("end").VLAN; v != (VLAN{}) {
+		t.Errorf("a veth is %+v", v)
+	}
+	// Of a netdev whose link below is in another namespace, the index means nothing here.
+	lab.Run("ip", "link", "add", "link", "below", "name", "v", "type", "vlan", "id", "7")
+	lab.Must(func() error {
+		v, err := netlink.LinkByName("v")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetNsFd(v, other.Fd())
+	})
+	other.Must(func() error {
+		i, err := Get("v")
+		if i.VLAN.Below != 0 || i.VLAN.ID != 7 {
+			t.Errorf("in another namespace: %+v", i.VLAN)
+		}
+		return err
+	})
+}
+
+func TestNetdevsThatTakeFramesAreDescribed(t *testing.T) {
+	lab := netns.NewLab(t)
+	lab.Run("ip", "link", "add", "below", "type", "veth", "peer", "name", "end")
+	lab.Run("ip", "link", "add", "link", "below", "name", "m", "type", "macvlan")
+	lab.Must(func() error {
+		below, err := Get("below")
+		if err != nil {
+			return err
+		}
+		m, err := Get("m")
+		if m.Carries != below.Index || below.Carries != 0 {
+			t.Errorf("the macvlan takes frames of %d, the veth of %d; want %d and 0", m.Carries, below.Carries, below.Index)
+		}
+		return err
+	})
 }

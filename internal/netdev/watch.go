@@ -319,7 +319,7 @@ func (w *watcher) remove(index int) {
 // same ignores XDPMode: the kernel does not report every change of it.
 func same(a, b Info) bool {
 	return a.Name == b.Name && slices.Equal(a.MAC, b.MAC) && a.MTU == b.MTU && a.Up == b.Up && a.Carrier == b.Carrier && a.Speed == b.Speed &&
-		a.Kind == b.Kind && a.NoEthernet == b.NoEthernet && a.OwnOnly == b.OwnOnly && a.Enslaved == b.Enslaved && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
+		a.Kind == b.Kind && a.NoEthernet == b.NoEthernet && a.OwnOnly == b.OwnOnly && a.Enslaved == b.Enslaved && a.VLAN == b.VLAN && a.Carries == b.Carries && slices.Equal(a.Addresses, b.Addresses) && a.PeerIndex == b.PeerIndex && a.PeerNetnsID == b.PeerNetnsID
 }
 
 // parseAddress parses struct ifaddrmsg and its attributes. On a point-to-point link IFA_ADDRESS is the other side, so

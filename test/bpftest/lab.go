@@ -48,6 +48,8 @@ type Options struct {
 	Host []netns.Option
 	// Follow notifies the topology of events of netdevs and their addresses, as the daemon does.
 	Follow bool
+	// VLANs are netdevs that the topology takes for VLAN netdevs, with Follow. They are real ones, so routes lead to them.
+	VLANs map[string]VLAN
 	// Services that can be made; those that are registered when nil.
 	Services []cube.Service
 	// ServicesIn returns the services instead, for cubes whose code enters the lab's namespace (Lab.Do) when it is created.
@@ -173,6 +175,7 @@ func (l *Lab) follow() (stop func() error) {
 	go func() {
 		ended <- l.Do(func() error {
 			return netdev.Watch(ctx, func(e netdev.Event) {
+				l.pretend(&e.Info)
 				l.manager.NetdevEvent(e)
 				if e.Kind == netdev.Synced {
 					close(synced)

@@ -39,8 +39,8 @@ func forServices(t *testing.T) (names []string) {
 	t.Helper()
 	for pattern, to := range map[string]string{"bpf/include/pcn/*.h": "/include/polycube/pcn/", "yang/*.yang": "/share/polycube/yang/",
 		"go.???": "/share/polycube/go/", "sdk/go/*.go": "/share/polycube/go/sdk/go/", "cube/*.go": "/share/polycube/go/cube/",
-		"cube/origins/*.go": "/share/polycube/go/cube/origins/", "api/polycube/service/v1/*.go": "/share/polycube/go/api/polycube/service/v1/",
-		"bucket/*.go": "/share/polycube/go/bucket/", "flow/*.go": "/share/polycube/go/flow/", "inet/*.go": "/share/polycube/go/inet/", "ring/*.go": "/share/polycube/go/ring/",
+		"cube/origins/*.go": "/share/polycube/go/cube/origins/", "cube/vlan/*.go": "/share/polycube/go/cube/vlan/",
+		"api/polycube/service/v1/*.go": "/share/polycube/go/api/polycube/service/v1/", "bucket/*.go": "/share/polycube/go/bucket/", "flow/*.go": "/share/polycube/go/flow/", "inet/*.go": "/share/polycube/go/inet/", "ring/*.go": "/share/polycube/go/ring/",
 		"sketch/*.go": "/share/polycube/go/sketch/", "wire/*.go": "/share/polycube/go/wire/"} {
 		paths, err := filepath.Glob(filepath.Join(root(t), pattern))
 		if err != nil || len(paths) == 0 {

@@ -55,7 +55,7 @@ func Short() []Job {
 			"TestTunnelsToOtherUserPlanes"),
 		tests("examples/cubes/ministate", "TestRepliesComeIn"),
 		tests("examples/cubes/meter", "TestPacketsAboveTheRateAreDropped"),
-		tests("examples/cubes/fastpath", "TestPacketsAreForwardedByTheRoutesOfTheHost"),
+		tests("examples/cubes/fastpath", "TestPacketsAreForwardedByTheRoutesOfTheHost", "TestFramesAreThoseOfTheStack"),
 		tests("internal/datapath", "TestAConstantChangesWithoutALink"),
 		tests("test/hairpin", "TestHostsReachAForwardedPortOfTheRoutersAddress"),
 		tests("test/fates", "TestEveryFrameHasAFate"),

@@ -29,13 +29,13 @@ var unmeasured = []string{
 	"pcn_pkt_offer",             // a tail call, for a port with a cube that takes offers; see ADR 41
 	"pcn_offered", "pcn_turned", // one load each
 	"pcn_hostfib_ask", "pcn_hostfib_lookup", // the kernel's lookup of routes
-	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_output", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
+	"pcn_bypass", "pcn_bypass_find", "pcn_bypass_exit", "pcn_bypass_retag", "pcn_bypass_send", "pcn_bypass_not", // only in transparent cubes; mostly that lookup
 	"pcn_address_type_of",                               // one lookup in a hash
 	"pcn_address_kind",                                  // a few comparisons
 	"pcn_address_set4_whole",                            // two stores
 	"pcn_pkt_redirect", "pcn_pkt_mirror", "pcn_outputs", // only in transparent cubes; see ADR 55
 	"pcn_pkt_redirect_netdev", "pcn_netdevs", // the same, in cubes at the host
-	"pcn_hostfib_frame",            // stores, and the checksum of a word
+	"pcn_hostfib_frame", "pcn_hostfib_write", // stores, and the checksum of a word
 	"pcn_pkt_redirect_neigh",       // the same, and then it is the kernel's look-up of a route and a neighbour
 	"pcn_pkt_turn",                 // only in the egress program of a transparent cube, where no other verdict ends a packet this way
 	"pcn_pkt_reply", "pcn_replies", // only in the ingress program of a transparent cube; see ADR 60

@@ -10,6 +10,7 @@
 #include <pcn/address.h>
 #include <pcn/csum.h>
 #include <pcn/ip.h>
+#include <pcn/vlan.h>
 
 /* What the host does with a packet. */
 enum pcn_hostfib {
@@ -130,20 +131,30 @@ PCN_INLINE int pcn_hostfib_ask(struct CTXTYPE *ctx, __be16 ethertype, struct pcn
 	return pcn_hostfib_fits(ctx, q->ifindex) ? PCN_HOSTFIB_ROUTE : PCN_HOSTFIB_EXCEPTION;
 }
 
-/* Writes the frame for the next hop of a route, and takes one from the packet's TTL. 0, or -1 if the packet has become
- * shorter since pcn_hostfib_ask. */
-PCN_INLINE int pcn_hostfib_frame(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
+/* Writes the frame for the next hop of a route, and takes one from the packet's TTL. tagged: not 0 if there is a tag in the packet
+ * data. 0, or -1 if the packet has become shorter since pcn_hostfib_ask. */
+PCN_INLINE int pcn_hostfib_write(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q, __u32 tagged)
 {
 	struct pcn_cursor c;
 
 	pcn_cursor_open(&c, ctx, sizeof(struct ethhdr) + sizeof(struct ipv6hdr));
 	struct ethhdr *eth = pcn_parse_eth(&c);
+	if (!eth)
+		return -1;
+	__be16 proto = eth->h_proto;
+	if (tagged) {
+		struct pcn_vlan_hdr *tag = pcn_cursor_take(&c, sizeof(*tag));
+
+		if (!tag)
+			return -1;
+		proto = tag->proto;
+	}
 	void *packet = pcn_cursor_take(&c, sizeof(struct iphdr));
-	if (!eth || !packet)
+	if (!packet)
 		return -1;
 	__builtin_memcpy(eth->h_dest, q->dmac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, q->smac, ETH_ALEN);
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = packet;
 		__be16 *word = packet + 8, was = *word;
 
@@ -157,6 +168,12 @@ PCN_INLINE int pcn_hostfib_frame(struct CTXTYPE *ctx, const struct bpf_fib_looku
 		pcn_csum_bytes(ctx, pcn_csum_diff2(was, *word));
 	}
 	return 0;
+}
+
+/* The same for a frame without a tag in the packet data. */
+PCN_INLINE int pcn_hostfib_frame(struct CTXTYPE *ctx, const struct bpf_fib_lookup *q)
+{
+	return pcn_hostfib_write(ctx, q, 0);
 }
 
 #endif

@@ -92,19 +92,20 @@ func (n *Neighbours) Tell() {
 			delete(n.told, u)
 		}
 	}
+	vlans := n.vlansOn(w)
 	for name, rec := range w.Cubes {
 		u := w.Units[name]
 		if !rec.Transparent {
 			n.tellPeers(w, rec, u)
 			continue
 		}
-		n.tellOutputs(w, rec, u)
+		n.tellOutputs(w, vlans, rec, u)
 		changed := u.Instance().ParentChanged
 		if changed == nil {
 			continue
 		}
 		h := &n.of(u).parent
-		if !n.inherit(w, rec, h) || h.posted {
+		if !n.inherit(w, vlans, rec, h) || h.posted {
 			continue
 		}
 		h.posted = true

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/vlan"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -25,7 +26,7 @@ type parentNews struct {
 }
 
 // inherit updates what a cube inherits from its parent, and reports whether it changed.
-func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) bool {
+func (n *Neighbours) inherit(w *unit.Snapshot, vlans map[int][]vlan.Netdev, rec *world.Cube, h *parentNews) bool {
 	p := cube.Parent{Name: rec.Parent}
 	var from *world.Cube
 	if rec.Parent != "" {
@@ -45,7 +46,10 @@ func (n *Neighbours) inherit(w *unit.Snapshot, rec *world.Cube, h *parentNews) b
 		}
 	}
 	device := n.infos[p.Netdev]
-	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) && maps.Equal(h.Netdevs, p.Netdevs) {
+	if from == nil {
+		p.VLANs = vlans[device.Index]
+	}
+	if h.Name == p.Name && h.Netdev == p.Netdev && h.from == from && sameNetdev(h.device, device) && maps.Equal(h.Netdevs, p.Netdevs) && slices.Equal(h.VLANs, p.VLANs) {
 		return false
 	}
 	world.Fill(&p, from, device)

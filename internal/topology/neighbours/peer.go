@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/cube/vlan"
 	"github.com/polycube/polycube/internal/netdev"
 	"github.com/polycube/polycube/internal/topology/unit"
 	"github.com/polycube/polycube/internal/topology/world"
@@ -33,11 +34,11 @@ func (n *Neighbours) tellPeers(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) 
 	for name, port := range rec.Ports {
 		is[name] = port.Peer
 	}
-	n.tellChanges(w, u, "PeerChanged", is, changed)
+	n.tellChanges(u, "PeerChanged", is, func(text string) cube.Peer { return n.peerOf(w, text) }, changed)
 }
 
 // tellOutputs notifies a transparent cube of changes of the destinations of its outputs. n.mu is held.
-func (n *Neighbours) tellOutputs(w *unit.Snapshot, rec *world.Cube, u *unit.Unit) {
+func (n *Neighbours) tellOutputs(w *unit.Snapshot, vlans map[int][]vlan.Netdev, rec *world.Cube, u *unit.Unit) {
 	changed := u.Instance().OutputChanged
 	if changed == nil {
 		return
@@ -46,14 +47,19 @@ func (n *Neighbours) tellOutputs(w *unit.Snapshot, rec *world.Cube, u *unit.Unit
 	for _, o := range rec.Outputs {
 		is[strconv.Itoa(int(o.Number))] = o.To
 	}
-	n.tellChanges(w, u, "OutputChanged", is, func(name string, p cube.Peer) {
+	peerOf := func(text string) cube.Peer {
+		p := n.peerOf(w, text)
+		p.VLANs = vlans[p.Index]
+		return p
+	}
+	n.tellChanges(u, "OutputChanged", is, peerOf, func(name string, p cube.Peer) {
 		number, _ := strconv.ParseUint(name, 10, 8) // it was written above
 		changed(uint8(number), p)
 	})
 }
 
 // tellChanges notifies a cube of what has changed since the last notification. n.mu is held.
-func (n *Neighbours) tellChanges(w *unit.Snapshot, u *unit.Unit, what string, is map[string]string, changed func(string, cube.Peer)) {
+func (n *Neighbours) tellChanges(u *unit.Unit, what string, is map[string]string, peerOf func(string) cube.Peer, changed func(string, cube.Peer)) {
 	p := &n.of(u).peers
 	posted := len(p.news) > 0
 	if p.told == nil {
@@ -66,7 +72,7 @@ func (n *Neighbours) tellChanges(w *unit.Snapshot, u *unit.Unit, what string, is
 		}
 	}
 	for name, text := range is {
-		if peer := n.peerOf(w, text); !peer.Equal(p.told[name]) {
+		if peer := peerOf(text); !peer.Equal(p.told[name]) {
 			p.told[name], p.news[name] = peer, peer
 		}
 	}
