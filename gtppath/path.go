@@ -19,18 +19,18 @@ import (
 // Settings are the configuration of a cube.
 type Settings struct {
 	// Locals are the local tunnel addresses.
-	Locals []netip.Addr
+	Locals []Address
 	// EchoInterval is the time from an answer to the next Echo Request; 0 disables them. An unanswered request is retransmitted
 	// after EchoTimeout, and the peer is down after EchoRequests unanswered ones.
 	EchoInterval, EchoTimeout time.Duration
 	EchoRequests              int
 }
 
-// Local returns the source address of tunnels to a peer; false if there is none of the peer's family.
-func (s *Settings) Local(peer netip.Addr) (local netip.Addr, ok bool) {
+// Local returns the source address of tunnels of a network instance to a peer; false if it has none of the peer's family.
+func (s *Settings) Local(peer netip.Addr, instance string) (local netip.Addr, ok bool) {
 	for _, a := range s.Locals {
-		if a.Is4() == peer.Is4() && (!ok || a.Less(local)) {
-			local, ok = a, true
+		if a.Instance == instance && a.Address.Is4() == peer.Is4() && (!ok || a.Address.Less(local)) {
+			local, ok = a.Address, true
 		}
 	}
 	return local, ok
@@ -110,7 +110,7 @@ func (p *Path) Begin(wanted map[netip.Addr]bool) error {
 func (p *Path) Configure(s Settings, undo *cube.Undo) error {
 	want := map[inet.Address]uint32{}
 	for _, a := range s.Locals {
-		want[inet.AddressOf(a)] = 1
+		want[inet.AddressOf(a.Address)] = Instance(a.Instance)
 	}
 	back, err := table.Replace(p.locals, want).Do()
 	if err != nil {

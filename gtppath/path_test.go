@@ -7,9 +7,11 @@ package gtppath
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,11 +77,19 @@ func each(t *testing.T, test func(t *testing.T, l *lab)) {
 			})
 			l.SetParent(cube.Parent{MAC: pkt.MAC(localMAC)})
 			l.must(l.Begin(nil))
-			l.must(l.Configure(Settings{Locals: addresses(local), EchoInterval: 1, EchoTimeout: 1, EchoRequests: 2}, nil))
-			l.must(l.Use(netip.MustParseAddr(peer4), nil))
+			l.must(l.Configure(Settings{Locals: locals(local), EchoInterval: 1, EchoTimeout: 1, EchoRequests: 2}, nil))
+			l.must(l.Use(netip.MustParseAddr(peer4), "", nil))
 			test(t, l)
 		})
 	}
+}
+
+// locals are local addresses of the network instance without a name.
+func locals(texts ...string) (all []Address) {
+	for _, a := range addresses(texts...) {
+		all = append(all, Address{Address: a})
+	}
+	return all
 }
 
 func addresses(texts ...string) (all []netip.Addr) {
@@ -326,8 +336,8 @@ func TestChangesAreUndone(t *testing.T) {
 		l.must(err)
 		var undo cube.Undo
 		l.must(l.Unuse(netip.MustParseAddr(peer4), &undo))
-		l.must(l.Use(netip.MustParseAddr(stranger), &undo))
-		l.must(l.Configure(Settings{Locals: addresses(stranger)}, &undo))
+		l.must(l.Use(netip.MustParseAddr(stranger), "", &undo))
+		l.must(l.Configure(Settings{Locals: locals(stranger)}, &undo))
 		if got := l.run(frame(peer4, local, gtpu.End(1))); got != "other" {
 			t.Errorf("a packet to an address that is gone: %s", got)
 		}
@@ -345,11 +355,11 @@ func TestChangesAreUndone(t *testing.T) {
 // TestPeersOfAnEarlierDaemonStay where they were, if they are wanted.
 func TestPeersOfAnEarlierDaemonStay(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		l.must(l.Use(netip.MustParseAddr(stranger), nil))
+		l.must(l.Use(netip.MustParseAddr(stranger), "", nil))
 		l.run(frame(peer4, local, gtpu.Echo(false, 1)))
 		next := New(l.env, Options{})
 		l.must(next.Begin(map[netip.Addr]bool{netip.MustParseAddr(peer4): true}))
-		l.must(next.Use(netip.MustParseAddr(peer4), nil))
+		l.must(next.Use(netip.MustParseAddr(peer4), "", nil))
 		all, err := next.States()
 		if want := (State{Address: netip.MustParseAddr(peer4), Status: Unknown, MAC: peerMAC, Users: 1}); err != nil || !slices.Equal(all, []State{want}) {
 			t.Errorf("%+v, %v, want %+v", all, err, want)
@@ -361,14 +371,70 @@ func TestPeersOfAnEarlierDaemonStay(t *testing.T) {
 }
 
 func TestTunnelsComeFromTheLowestAddressOfTheFamily(t *testing.T) {
-	s := Settings{Locals: addresses("192.0.2.2", "2001:db8::2", "192.0.2.1", "2001:db8::1")}
+	s := Settings{Locals: locals("192.0.2.2", "2001:db8::2", "192.0.2.1", "2001:db8::1")}
 	for peer, want := range map[string]string{"10.0.0.1": "192.0.2.1", "2001:db8:1::1": "2001:db8::1"} {
-		if got, ok := s.Local(netip.MustParseAddr(peer)); !ok || got.String() != want {
+		if got, ok := s.Local(netip.MustParseAddr(peer), ""); !ok || got.String() != want {
 			t.Errorf("to %s: %s, %v, want %s", peer, got, ok, want)
 		}
 	}
 	s.Locals = s.Locals[:1]
-	if got, ok := s.Local(netip.MustParseAddr("2001:db8:1::1")); ok {
+	if got, ok := s.Local(netip.MustParseAddr("2001:db8:1::1"), ""); ok {
 		t.Errorf("without an address of IPv6: %s", got)
+	}
+}
+
+func TestTunnelsComeFromTheirNetworkInstance(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		n9 := netip.MustParseAddr("192.0.3.1")
+		l.must(l.Configure(Settings{Locals: append(locals(local), Address{Address: n9, Instance: "n9"})}, nil))
+		got := map[netip.Addr]uint32{}
+		var err error
+		for address, instance := range l.locals.All(&err) {
+			got[address.Addr()] = instance
+		}
+		if want := (map[netip.Addr]uint32{netip.MustParseAddr(local): 0, n9: Instance("n9")}); err != nil || !maps.Equal(got, want) {
+			t.Errorf("programs have %v, %v, want %v", got, err, want)
+		}
+		to := netip.MustParseAddr(peer4)
+		source := func(want string) {
+			t.Helper()
+			if from, ok := l.Source(to); !ok || from.String() != want {
+				t.Errorf("messages come from %s, %v, want %s", from, ok, want)
+			}
+		}
+		source(local)
+		var undo cube.Undo
+		l.must(l.Use(to, "n9", &undo))
+		source(n9.String())
+		l.must(undo.Run())
+		source(local)
+		if from, ok := l.Source(n9); ok {
+			t.Errorf("messages to nobody come from %s", from)
+		}
+	})
+}
+
+// TestNetworkInstancesHaveDifferentNumbers, or are refused.
+func TestNetworkInstancesHaveDifferentNumbers(t *testing.T) {
+	conf := func(name string) *Config {
+		return &Config{Addresses: append(locals(local, peer4), Address{Address: netip.MustParseAddr(stranger), Instance: "n9"}, Address{Address: netip.MustParseAddr("192.0.2.98"), Instance: name})}
+	}
+	for i := 0; ; i++ {
+		name := fmt.Sprint("n", i)
+		number := Instance(name)
+		if number == 0 || number > 0xffff {
+			t.Fatalf("%s has number %d", name, number)
+		}
+		if number == Instance("n9") && name != "n9" {
+			if err := conf(name).Check(); !errors.Is(err, cube.ErrInvalid) || !strings.Contains(err.Error(), "choose another name") {
+				t.Errorf("%s and n9: %v", name, err)
+			}
+			break
+		}
+	}
+	for _, name := range []string{"", "n3", "n9"} {
+		if err := conf(name).Check(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

@@ -34,8 +34,10 @@ type State struct {
 // peer is the remote end of tunnels.
 type peer struct {
 	address netip.Addr
-	users   int
-	status  Status
+	// instance is the network instance of the latest use.
+	instance string
+	users    int
+	status   Status
 	// due is when the next Echo Request is sent, sequence its number, and waiting the number of unanswered ones.
 	due      time.Time
 	sequence uint16
@@ -92,8 +94,19 @@ func (p *Path) Found(address netip.Addr, mac inet.MAC) error {
 	return p.macs.Set(inet.AddressOf(address), uint64(mac))
 }
 
-// Use adds a user of a peer. The MAC address of a peer is learned and its path supervised as long as it has users.
-func (p *Path) Use(address netip.Addr, undo *cube.Undo) error {
+// Source returns the address that messages to a peer come from: one of the network instance that has used it last. It returns
+// false if there is none.
+func (p *Path) Source(address netip.Addr) (netip.Addr, bool) {
+	is := p.peers[address]
+	if is == nil {
+		return netip.Addr{}, false
+	}
+	return p.settings.Local(address, is.instance)
+}
+
+// Use adds a user of a peer, with tunnels of a network instance. The MAC address of a peer is learned and its path supervised as
+// long as it has users.
+func (p *Path) Use(address netip.Addr, instance string, undo *cube.Undo) error {
 	is := p.peers[address]
 	if is == nil {
 		if _, err := p.macs.Add(inet.AddressOf(address), 0); err != nil {
@@ -103,7 +116,12 @@ func (p *Path) Use(address netip.Addr, undo *cube.Undo) error {
 		p.peers[address] = is
 	}
 	is.users++
-	undo.Push(func() error { return p.drop(is) })
+	was := is.instance
+	is.instance = instance
+	undo.Push(func() error {
+		is.instance = was
+		return p.drop(is)
+	})
 	return nil
 }
 
@@ -168,7 +186,7 @@ func (p *Path) tick() {
 			continue
 		}
 		mac, err := p.mac(is.address)
-		from, ok := p.settings.Local(is.address)
+		from, ok := p.settings.Local(is.address, is.instance)
 		if err != nil || !ok || mac == 0 {
 			continue
 		}

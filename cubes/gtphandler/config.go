@@ -41,6 +41,7 @@ type User struct {
 	Prefix   netip.Addr     `json:"ipv6-prefix,omitzero"`
 	Routes   []netip.Prefix `json:"framed-route,omitempty"`
 	Endpoint netip.Addr     `json:"tunnel-endpoint"`
+	Instance string         `json:"network-instance,omitempty"`
 	TEID     uint32         `json:"teid,omitempty"`
 	Remote   uint32         `json:"remote-teid,omitempty"`
 	Class    *uint32        `json:"traffic-class,omitempty"`
@@ -51,6 +52,7 @@ type User struct {
 type Session struct {
 	TEID       uint32     `json:"teid"`
 	Endpoint   netip.Addr `json:"tunnel-endpoint"`
+	Instance   string     `json:"network-instance,omitempty"`
 	Remote     uint32     `json:"remote-teid"`
 	Class      *uint32    `json:"traffic-class,omitempty"`
 	QFI        uint8      `json:"qfi,omitempty"`
@@ -63,16 +65,19 @@ type Station struct {
 	Address inet.MAC `json:"address"`
 }
 
-// local returns the address that tunnels to an endpoint come from.
-func (c *Config) local(endpoint netip.Addr) (netip.Addr, error) {
+// local returns the address that tunnels of a network instance to an endpoint come from.
+func (c *Config) local(endpoint netip.Addr, instance string) (netip.Addr, error) {
 	s := c.Settings()
-	local, ok := s.Local(endpoint)
+	local, ok := s.Local(endpoint, instance)
 	if !ok {
-		family := "IPv6"
+		which := "IPv6"
 		if endpoint.Is4() {
-			family = "IPv4"
+			which = "IPv4"
 		}
-		return local, fmt.Errorf("tunnel-endpoint %s: no local-address of %s: add one: %w", endpoint, family, cube.ErrInvalid)
+		if instance != "" {
+			which += " in network-instance " + instance
+		}
+		return local, fmt.Errorf("tunnel-endpoint %s: no local-address of %s: add one: %w", endpoint, which, cube.ErrInvalid)
 	}
 	return local, nil
 }

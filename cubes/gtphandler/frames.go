@@ -246,7 +246,7 @@ func (s *sessions) look() {
 	for range min(looked, len(unheard)) {
 		s.asked = (s.asked + 1) % len(unheard)
 		station := unheard[s.asked]
-		if local, err := s.conf.local(station); err == nil {
+		if local, ok := s.path.Source(station); ok {
 			s.send(&cube.PacketOut{Direction: cube.Egress, Data: neigh.Request(station, wire.MAC{}, s.own.Bytes(), netip.PrefixFrom(local, 0))})
 		}
 	}

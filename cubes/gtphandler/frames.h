@@ -101,9 +101,22 @@ PCN_INLINE int gtphandler_switch(struct CTXTYPE *ctx, struct pcn_md *md, __u32 t
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Decapsulates a frame from a device. */
+/* Whether an address is in the network instance of a session: that of the address that its tunnel comes from. */
+PCN_INLINE int gtphandler_in_instance(const struct gtphandler_session *s, const __be32 *address,
+				      __u32 instance)
+{
+	const __u32 *own;
+
+	if (pcn_address_same(s->source, address))
+		return 1;
+	own = bpf_map_lookup_elem(&addresses, s->source);
+	return own && *own == instance;
+}
+
+/* Decapsulates a frame from a device that has come to an address of a network instance. */
 PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
-					const struct pcn_flow *flow, const struct pcn_gtpu *g)
+					const struct pcn_flow *flow, const struct pcn_gtpu *g,
+					__u32 instance)
 {
 	const struct gtphandler_session *s = bpf_map_lookup_elem(&sessions, &g->teid);
 	struct ethhdr eth;
@@ -111,7 +124,7 @@ PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 	__u32 class;
 	int result;
 
-	if (!s)
+	if (!s || !gtphandler_in_instance(s, flow->destination, instance))
 		return pcn_gtpu_end_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES,
 				       0);
 	if (g->payload < sizeof(eth) || pcn_load_bytes(ctx, g->at, &eth, sizeof(eth)))
@@ -148,6 +161,7 @@ PCN_INLINE int gtphandler_asks(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 PCN_INLINE int gtphandler_frame_in(struct CTXTYPE *ctx, struct pcn_md *md)
 {
 	struct pcn_flow flow = {};
+	const __u32 *instance;
 	struct pcn_gtpu g;
 	int result;
 
@@ -157,11 +171,13 @@ PCN_INLINE int gtphandler_frame_in(struct CTXTYPE *ctx, struct pcn_md *md)
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_NOT_TUNNELLED);
 	if (gtphandler_asks(ctx, &flow))
 		return pcn_gtpu_end_up(ctx, md, GTPHANDLER_HOST, PCN_GTPU_END_PATHS, 0);
-	if (!pcn_gtpu_end_is_for(&flow))
+	instance = pcn_gtpu_end_is_for(&flow);
+	if (!instance)
 		return pcn_pkt_drop(ctx, md, GTPHANDLER_NOT_TUNNELLED);
 	result = pcn_gtpu_end_read(ctx, md, &flow, &g);
-	return result == PCN_GTPU_END_PACKET ? gtphandler_receive_frame(ctx, md, &flow, &g)
-					     : result;
+	if (result != PCN_GTPU_END_PACKET)
+		return result;
+	return gtphandler_receive_frame(ctx, md, &flow, &g, *instance);
 }
 
 /* Whether a frame can enter its tunnel: PCN_GTPU_END_PACKET, or the verdict. A packet of IP that is too big is answered or

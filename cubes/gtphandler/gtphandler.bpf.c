@@ -40,10 +40,10 @@ struct gtphandler_user {
 	__u32 teid;
 	__u32 counter;
 	__u8 qfi;
-	__u8 ipv6;     /* the tunnel is over IPv6 */
-	__u8 by_class; /* the class of each packet is used as its TEID */
-	__u8 any_teid; /* the user's own packets may have any TEID */
-	__u32 zero;
+	__u8 ipv6;	/* the tunnel is over IPv6 */
+	__u8 by_class;	/* the class of each packet is used as its TEID */
+	__u8 any_teid;	/* the user's own packets may have any TEID */
+	__u32 instance; /* the network instance of its tunnels */
 };
 
 /* The device that a network is behind: its address, or the first one of its prefix. */
@@ -70,8 +70,10 @@ PCN_MAP_FLAGS(users6, BPF_MAP_TYPE_HASH, __u64, struct gtphandler_user, 1024, BP
 /* Networks behind devices. */
 PCN_MAP_FLAGS(networks, BPF_MAP_TYPE_LPM_TRIE, struct pcn_network, struct gtphandler_device, 64,
 	      BPF_F_NO_PREALLOC);
-/* Tunnels by their TEID. */
+/* Tunnels by their TEID, and those of network instances with a name. */
 PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct gtphandler_tunnel, 1024, BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(named_tunnels, BPF_MAP_TYPE_HASH, struct pcn_gtpu_end_tunnel,
+	      struct gtphandler_tunnel, 1024, BPF_F_NO_PREALLOC);
 PCN_MAP(counts, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct gtphandler_counts, 64);
 
 /* MTU of the path to base stations: bytes from the IP header on. */
@@ -102,6 +104,19 @@ PCN_INLINE struct gtphandler_user *gtphandler_behind(const struct pcn_network *o
 		return NULL;
 	is = d->address;
 	return gtphandler_find(is, is[0] || is[1]);
+}
+
+/* The tunnel with a TEID in a network instance. */
+PCN_INLINE const struct gtphandler_tunnel *gtphandler_tunnel(__u32 teid, __u32 instance)
+{
+	struct pcn_gtpu_end_tunnel key = { .teid = teid, .instance = instance };
+	const struct gtphandler_tunnel *t;
+
+	if (instance)
+		return bpf_map_lookup_elem(&named_tunnels, &key);
+	t = bpf_map_lookup_elem(&tunnels, &teid);
+	asm volatile("" : "+r"(t)); /* as above */
+	return t;
 }
 
 /* Reads the source of the packet in a message, as an address with a length of 128. Returns 4 or 6; 0 if it is not an IP packet. */
@@ -156,11 +171,12 @@ PCN_INLINE void gtphandler_count(__u32 counter, __u32 bytes, const int up)
 	n->bytes += bytes;
 }
 
-/* Decapsulates a packet from a user. */
+/* Decapsulates a packet from a user that has come to an address of a network instance. */
 PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
-				  const struct pcn_flow *flow, const struct pcn_gtpu *g)
+				  const struct pcn_flow *flow, const struct pcn_gtpu *g,
+				  __u32 instance)
 {
-	const struct gtphandler_tunnel *t = bpf_map_lookup_elem(&tunnels, &g->teid);
+	const struct gtphandler_tunnel *t = gtphandler_tunnel(g->teid, instance);
 	const struct gtphandler_user *u;
 	__u32 class = g->teid, counter;
 	struct pcn_network from;
@@ -175,7 +191,7 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 		counter = t->counter;
 	} else {
 		u = version ? gtphandler_sender(&from, version == 6) : NULL;
-		if (!u || !u->any_teid)
+		if (!u || !u->any_teid || u->instance != instance)
 			return pcn_gtpu_end_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL,
 					       PCN_GTPU_END_FAILURES, 0);
 		counter = u->counter;
@@ -193,13 +209,19 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 PCN_INGRESS
 {
 	struct pcn_flow flow = {};
+	const __u32 *instance;
 	struct pcn_gtpu g;
 	int result;
 
-	if (pcn_flow_read(ctx, &flow) || !pcn_gtpu_end_is_for(&flow))
+	if (pcn_flow_read(ctx, &flow))
+		return pcn_pkt_pass(ctx, md);
+	instance = pcn_gtpu_end_is_for(&flow);
+	if (!instance)
 		return pcn_pkt_pass(ctx, md);
 	result = pcn_gtpu_end_read(ctx, md, &flow, &g);
-	return result == PCN_GTPU_END_PACKET ? gtphandler_receive(ctx, md, &flow, &g) : result;
+	if (result != PCN_GTPU_END_PACKET)
+		return result;
+	return gtphandler_receive(ctx, md, &flow, &g, *instance);
 }
 
 /* Encapsulates a packet to a user. */

@@ -83,6 +83,9 @@ func (h *handler) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan
 	if conf == nil { // only entries change
 		conf = h.conf
 	}
+	if err := conf.Check(); err != nil {
+		return cube.Plan{}, err
+	}
 	change, err := h.users.prepare(c.Entries, h.conf, conf, c.Created())
 	if err != nil {
 		return cube.Plan{}, err
@@ -135,7 +138,7 @@ func (c *Config) sizes() map[string]uint32 {
 		users, routes, sessions, macs, most = 1, 1, c.MaxSessions, c.MaxMACs, c.MaxSessions
 	}
 	return map[string]uint32{
-		"users4": 2 * users, "users6": 2 * users, "networks": 2 * routes, "tunnels": 2 * users, "stations": 2 * most, "counts": most,
+		"users4": 2 * users, "users6": 2 * users, "networks": 2 * routes, "tunnels": 2 * users, "named_tunnels": 2 * users, "stations": 2 * most, "counts": most,
 		"sessions": 2 * sessions, "macs": 2 * macs,
 	}
 }

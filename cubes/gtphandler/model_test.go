@@ -22,6 +22,7 @@ func TestMapsAreLaidOutAsInC(t *testing.T) {
 		}
 		bpftest.Layout(t, object, "users4", downlink{})
 		bpftest.Layout(t, object, "tunnels", uplink{})
+		bpftest.Layout(t, object, "named_tunnels", uplink{})
 		bpftest.Layout(t, object, "counts", counts{})
 		bpftest.Layout(t, object, "sessions", row{})
 		bpftest.Layout(t, object, "macs", place{})

@@ -114,7 +114,7 @@ func (s *sessions) prepare(conf *Config, created bool) (*sessionChange, error) {
 
 // add brings a session into the form of the program, without its counter.
 func (c *sessionChange) add(is *Session) error {
-	local, err := c.conf.local(is.Endpoint)
+	local, err := c.conf.local(is.Endpoint, is.Instance)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (c *sessionChange) enter(is, was *session) error {
 		return err
 	}
 	is.row.Counter = is.counter
-	return c.path.Use(is.Endpoint, &c.undone)
+	return c.path.Use(is.Endpoint, is.Instance, &c.undone)
 }
 
 // begin takes over the maps of an earlier daemon: sessions get their counters, and learned addresses stay.

@@ -22,7 +22,7 @@ type downlink struct {
 	TEID, Counter       uint32
 	QFI, IPv6           uint8
 	ByClass, AnyTEID    uint8
-	_                   uint32
+	Instance            uint32
 }
 
 // uplink is struct gtphandler_tunnel. Addresses are in network byte order.
@@ -33,10 +33,12 @@ type uplink struct {
 	Class, Counter uint32
 }
 
-// claim is what only one device can have: an IPv4 address, an IPv6 prefix, a network behind it, or the TEID of a tunnel.
+// claim is what only one device can have: an IPv4 address, an IPv6 prefix, a network behind it, or the TEID of a tunnel in its
+// network instance.
 type claim struct {
 	kind    claimKind
 	value   uint64
+	tunnel  gtppath.Tunnel
 	network inet.Network
 }
 
@@ -62,9 +64,11 @@ type user struct {
 }
 
 type users struct {
-	ipv4     table.Table[uint32, downlink]
-	ipv6     table.Table[uint64, downlink]
-	tunnels  table.Table[uint32, uplink]
+	ipv4    table.Table[uint32, downlink]
+	ipv6    table.Table[uint64, downlink]
+	tunnels table.Table[uint32, uplink]
+	// named are the tunnels of network instances with a name.
+	named    table.Table[gtppath.Tunnel, uplink]
 	networks table.Table[inet.Network, inet.Address]
 	counters *counters
 	path     *gtppath.Path
@@ -79,7 +83,8 @@ func newUsers(env cube.Env, path *gtppath.Path, counters *counters) *users {
 	return &users{
 		path: path,
 		ipv4: table.New[uint32, downlink](env, "users4"), ipv6: table.New[uint64, downlink](env, "users6"),
-		tunnels: table.New[uint32, uplink](env, "tunnels"), networks: table.New[inet.Network, inet.Address](env, "networks"),
+		tunnels: table.New[uint32, uplink](env, "tunnels"), named: table.New[gtppath.Tunnel, uplink](env, "named_tunnels"),
+		networks: table.New[inet.Network, inet.Address](env, "networks"),
 		counters: counters, of: map[netip.Addr]*user{}, claims: map[claim]*user{},
 	}
 }
@@ -147,8 +152,8 @@ func (c *change) others(old *Config) error {
 		if c.was[ip] != nil {
 			continue
 		}
-		before, _ := old.local(is.Endpoint)
-		after, err := c.conf.local(is.Endpoint)
+		before, _ := old.local(is.Endpoint, is.Instance)
+		after, err := c.conf.local(is.Endpoint, is.Instance)
 		if err != nil {
 			return fmt.Errorf("user-equipment %s: %w", ip, err)
 		}
@@ -185,12 +190,12 @@ func (c *Config) compile(u *User) (*user, error) {
 	if err := u.check(); err != nil {
 		return nil, err
 	}
-	local, err := c.local(u.Endpoint)
+	local, err := c.local(u.Endpoint, u.Instance)
 	if err != nil {
 		return nil, err
 	}
 	is := &user{User: *u}
-	is.down = downlink{Source: inet.AddressOf(local), Destination: inet.AddressOf(u.Endpoint), TEID: u.Remote, QFI: u.QFI}
+	is.down = downlink{Source: inet.AddressOf(local), Destination: inet.AddressOf(u.Endpoint), TEID: u.Remote, QFI: u.QFI, Instance: gtppath.Instance(u.Instance)}
 	is.up.Class = u.TEID
 	if u.Class != nil {
 		is.up.Class = *u.Class
@@ -216,7 +221,7 @@ func (c *Config) compile(u *User) (*user, error) {
 		is.claims = append(is.claims, claim{kind: claimRoute, network: inet.NetworkOf(r)})
 	}
 	if u.TEID != 0 {
-		is.claims = append(is.claims, claim{kind: claimTEID, value: uint64(u.TEID)})
+		is.claims = append(is.claims, claim{kind: claimTEID, tunnel: gtppath.Tunnel{TEID: u.TEID, Instance: gtppath.Instance(u.Instance)}})
 	}
 	return is, nil
 }
@@ -267,7 +272,7 @@ func (c *change) begin() error {
 			gone = append(gone, k)
 		}
 	}
-	var errs [4]error
+	var errs [5]error
 	for address, is := range c.ipv4.All(&errs[0]) {
 		seen(claim{kind: claimIPv4, value: uint64(address)}, is.Counter)
 	}
@@ -275,7 +280,10 @@ func (c *change) begin() error {
 		seen(claim{kind: claimIPv6, value: prefix}, is.Counter)
 	}
 	for teid, is := range c.tunnels.All(&errs[2]) {
-		seen(claim{kind: claimTEID, value: uint64(teid)}, is.Counter)
+		seen(claim{kind: claimTEID, tunnel: gtppath.Tunnel{TEID: teid}}, is.Counter)
+	}
+	for tunnel, is := range c.named.All(&errs[4]) {
+		seen(claim{kind: claimTEID, tunnel: tunnel}, is.Counter)
 	}
 	for network, of := range c.networks.All(&errs[3]) {
 		k := claim{kind: claimRoute, network: network}
@@ -309,7 +317,7 @@ func (c *change) enter(is, was *user) error {
 		return err
 	}
 	is.down.Counter, is.up.Counter = is.counter, is.counter
-	if err := c.path.Use(is.Endpoint, &c.undone); err != nil {
+	if err := c.path.Use(is.Endpoint, is.Instance, &c.undone); err != nil {
 		return err
 	}
 	if was != nil && was.Remote != 0 && (was.Remote != is.Remote || was.Endpoint != is.Endpoint) {
@@ -399,9 +407,12 @@ func (u *users) write(k claim, is *user) error {
 		return u.ipv6.Set(k.value, is.down)
 	case claimRoute:
 		return u.networks.Set(k.network, inet.AddressOf(is.IP))
-	default:
-		return u.tunnels.Set(uint32(k.value), is.up)
+	case claimTEID: // below
 	}
+	if k.tunnel.Instance != 0 {
+		return u.named.Set(k.tunnel, is.up)
+	}
+	return u.tunnels.Set(k.tunnel.TEID, is.up)
 }
 
 // remove removes one.
@@ -413,8 +424,12 @@ func (u *users) remove(k claim) (err error) {
 		_, err = u.ipv6.Delete(k.value)
 	case claimRoute:
 		_, err = u.networks.Delete(k.network)
-	default:
-		_, err = u.tunnels.Delete(uint32(k.value))
+	case claimTEID:
+		if k.tunnel.Instance != 0 {
+			_, err = u.named.Delete(k.tunnel)
+		} else {
+			_, err = u.tunnels.Delete(k.tunnel.TEID)
+		}
 	}
 	return err
 }

@@ -5,8 +5,10 @@ package upf
 // The configuration in Go; a test compares it with the model.
 
 import (
+	"fmt"
 	"net/netip"
 
+	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 )
@@ -25,15 +27,25 @@ type Config struct {
 	Queue        *inet.QueueClass `json:"guaranteed-queue"`
 }
 
+// check refuses network instances: sessions do not name them.
+func (c *Config) check() error {
+	for _, a := range c.Addresses {
+		if a.Instance != "" {
+			return fmt.Errorf("local-address %s: network-instance: a upf has one: %w", a.Address, cube.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
 // local is struct upf_local: the first address of each family, in numerical order.
 type local struct{ IPv4, IPv6 inet.Address }
 
 func (c *Config) local() (l local) {
 	s := c.Settings()
-	if v4, ok := s.Local(netip.IPv4Unspecified()); ok {
+	if v4, ok := s.Local(netip.IPv4Unspecified(), ""); ok {
 		l.IPv4 = inet.AddressOf(v4)
 	}
-	if v6, ok := s.Local(netip.IPv6Unspecified()); ok {
+	if v6, ok := s.Local(netip.IPv6Unspecified(), ""); ok {
 		l.IPv6 = inet.AddressOf(v6)
 	}
 	return l

@@ -84,7 +84,7 @@ func (u *upf) passOn(e *ended) {
 
 // sendOn sends an End Marker into a tunnel, along the path of the packets: through the cube behind.
 func (u *upf) sendOn(e *ended, peer netip.Addr, teid uint32) bool {
-	from, ok := u.settings.Local(peer)
+	from, ok := u.settings.Local(peer, "")
 	if !ok {
 		return false
 	}

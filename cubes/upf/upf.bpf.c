@@ -88,7 +88,7 @@ PCN_INLINE int upf_is_for_us(const struct pcn_flow *flow)
 		return 0;
 	if (!(flow->has & PCN_FLOW_IPV6) && flow->destination[3] == local.ipv4[3])
 		return 1;
-	return pcn_gtpu_end_is_for(flow);
+	return pcn_gtpu_end_is_for(flow) != NULL;
 }
 
 /* The length of an IP packet, without the frame's padding. */

@@ -56,6 +56,9 @@ func newUPF(env cube.Env) (cube.Instance, error) {
 
 func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	conf := c.New
+	if err := conf.check(); err != nil {
+		return cube.Plan{}, err
+	}
 	queue := uint32(0)
 	if conf.Queue != nil {
 		if u.env.Type() != cube.TypeTC {
@@ -144,7 +147,7 @@ func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (c
 	if err := json.Unmarshal(input, &to); err != nil {
 		return cube.ActionResult{}, fmt.Errorf("end-marker: %w: %w", cube.ErrInvalid, err)
 	}
-	from, ok := u.settings.Local(to.Peer)
+	from, ok := u.settings.Local(to.Peer, "")
 	if !ok {
 		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: no local-address of its family: add one: %w", to.Peer, cube.ErrInvalid)
 	}

@@ -64,10 +64,16 @@ struct pcn_gtpu_end_limits {
 
 PCN_MAP(limits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_gtpu_end_limits, 1);
 PCN_MAP(buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, PCN_GTPU_END_LIMITS);
-/* The addresses of this end of tunnels. */
+/* The addresses of this end of tunnels, with the number of the network instance of each; 0: it has no name. */
 PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 64);
 /* The MAC address that packets of each peer have come from; 0: none has come yet. The cube sets the size of the map. */
 PCN_MAP_FLAGS(stations, BPF_MAP_TYPE_HASH, pcn_address, __u64, 1024, BPF_F_NO_PREALLOC);
+
+/* A tunnel of a network instance with a name: a TEID identifies a tunnel only within its network instance. In Go: gtppath.Tunnel. */
+struct pcn_gtpu_end_tunnel {
+	__u32 teid;
+	__u32 instance;
+};
 
 /* Instead of a verdict: the packet of a user, with which the caller continues, and an End Marker, if the caller takes those. */
 #define PCN_GTPU_END_PACKET (-1)
@@ -136,12 +142,13 @@ PCN_INLINE int pcn_gtpu_end_control(struct CTXTYPE *ctx, struct pcn_md *md,
 	return pcn_pkt_drop(ctx, md, PCN_GTPU_END_UNKNOWN_MESSAGE);
 }
 
-/* True if a packet is for the end of tunnels: GTP-U to one of its addresses. Later fragments, which have no ports, are not. */
-PCN_INLINE int pcn_gtpu_end_is_for(const struct pcn_flow *flow)
+/* The number of the network instance that a packet is for: it is GTP-U to one of the addresses of this end of tunnels. NULL: it is
+ * not. Later fragments, which have no ports, are not. */
+PCN_INLINE const __u32 *pcn_gtpu_end_is_for(const struct pcn_flow *flow)
 {
-	return flow->protocol == IPPROTO_UDP &&
-	       flow->destination_port == bpf_htons(PCN_GTPU_PORT) &&
-	       bpf_map_lookup_elem(&addresses, flow->destination);
+	if (flow->protocol != IPPROTO_UDP || flow->destination_port != bpf_htons(PCN_GTPU_PORT))
+		return NULL;
+	return bpf_map_lookup_elem(&addresses, flow->destination);
 }
 
 /* Reads a packet that is for the end of tunnels, as pcn_gtpu_end_read does, but leaves an End Marker to the caller, which is told
