@@ -17,12 +17,13 @@ func (p *Path) Follow() error {
 		return err
 	}
 	there := map[netip.Addr]bool{}
-	for address := range p.macs.All(&err) {
+	for address, value := range p.macs.All(&err) {
 		a := address.Addr()
 		there[a] = true
 		if p.peers[a] == nil {
 			p.peers[a] = &peer{address: a, users: 1, status: Unknown}
 		}
+		p.peers[a].instance = uint32(value >> macBits)
 	}
 	if err != nil {
 		return err

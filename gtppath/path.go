@@ -26,10 +26,11 @@ type Settings struct {
 	EchoRequests              int
 }
 
-// Local returns the source address of tunnels of a network instance to a peer; false if it has none of the peer's family.
-func (s *Settings) Local(peer netip.Addr, instance string) (local netip.Addr, ok bool) {
+// Local returns the source address of tunnels of a network instance, by its number, to a peer; false if it has none of the peer's
+// family.
+func (s *Settings) Local(peer netip.Addr, instance uint32) (local netip.Addr, ok bool) {
 	for _, a := range s.Locals {
-		if a.Instance == instance && a.Address.Is4() == peer.Is4() && (!ok || a.Address.Less(local)) {
+		if Instance(a.Instance) == instance && a.Address.Is4() == peer.Is4() && (!ok || a.Address.Less(local)) {
 			local, ok = a.Address, true
 		}
 	}
@@ -42,6 +43,16 @@ type Options struct {
 	Changed func(peer netip.Addr, up bool)
 	// Indicated is called when a peer reports that it does not know a tunnel.
 	Indicated func(from netip.Addr, teid uint32)
+}
+
+// InstanceOf returns the number of the network instance of a local address.
+func (s *Settings) InstanceOf(local netip.Addr) (instance uint32, ok bool) {
+	for _, a := range s.Locals {
+		if a.Address == local {
+			return Instance(a.Instance), true
+		}
+	}
+	return 0, false
 }
 
 // Limits is struct pcn_gtpu_end_limits: rate limits for user space, of messages about paths and about failures.
@@ -68,7 +79,8 @@ type Path struct {
 
 	locals table.Table[inet.Address, uint32]
 	limits table.Table[uint32, Limits]
-	// macs has an entry for each peer, which programs set when they receive a packet from it.
+	// macs has an entry for each peer, which programs set when they receive a packet from it. Above the 48 bits of the address is
+	// the network instance, if another process has added the peer.
 	macs table.Table[inet.Address, uint64]
 }
 

@@ -78,7 +78,7 @@ func each(t *testing.T, test func(t *testing.T, l *lab)) {
 			l.SetParent(cube.Parent{MAC: pkt.MAC(localMAC)})
 			l.must(l.Begin(nil))
 			l.must(l.Configure(Settings{Locals: locals(local), EchoInterval: 1, EchoTimeout: 1, EchoRequests: 2}, nil))
-			l.must(l.Use(netip.MustParseAddr(peer4), "", nil))
+			l.must(l.Use(netip.MustParseAddr(peer4), 0, nil))
 			test(t, l)
 		})
 	}
@@ -336,7 +336,7 @@ func TestChangesAreUndone(t *testing.T) {
 		l.must(err)
 		var undo cube.Undo
 		l.must(l.Unuse(netip.MustParseAddr(peer4), &undo))
-		l.must(l.Use(netip.MustParseAddr(stranger), "", &undo))
+		l.must(l.Use(netip.MustParseAddr(stranger), 0, &undo))
 		l.must(l.Configure(Settings{Locals: locals(stranger)}, &undo))
 		if got := l.run(frame(peer4, local, gtpu.End(1))); got != "other" {
 			t.Errorf("a packet to an address that is gone: %s", got)
@@ -355,11 +355,11 @@ func TestChangesAreUndone(t *testing.T) {
 // TestPeersOfAnEarlierDaemonStay where they were, if they are wanted.
 func TestPeersOfAnEarlierDaemonStay(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		l.must(l.Use(netip.MustParseAddr(stranger), "", nil))
+		l.must(l.Use(netip.MustParseAddr(stranger), 0, nil))
 		l.run(frame(peer4, local, gtpu.Echo(false, 1)))
 		next := New(l.env, Options{})
 		l.must(next.Begin(map[netip.Addr]bool{netip.MustParseAddr(peer4): true}))
-		l.must(next.Use(netip.MustParseAddr(peer4), "", nil))
+		l.must(next.Use(netip.MustParseAddr(peer4), 0, nil))
 		all, err := next.States()
 		if want := (State{Address: netip.MustParseAddr(peer4), Status: Unknown, MAC: peerMAC, Users: 1}); err != nil || !slices.Equal(all, []State{want}) {
 			t.Errorf("%+v, %v, want %+v", all, err, want)
@@ -373,12 +373,12 @@ func TestPeersOfAnEarlierDaemonStay(t *testing.T) {
 func TestTunnelsComeFromTheLowestAddressOfTheFamily(t *testing.T) {
 	s := Settings{Locals: locals("192.0.2.2", "2001:db8::2", "192.0.2.1", "2001:db8::1")}
 	for peer, want := range map[string]string{"10.0.0.1": "192.0.2.1", "2001:db8:1::1": "2001:db8::1"} {
-		if got, ok := s.Local(netip.MustParseAddr(peer), ""); !ok || got.String() != want {
+		if got, ok := s.Local(netip.MustParseAddr(peer), 0); !ok || got.String() != want {
 			t.Errorf("to %s: %s, %v, want %s", peer, got, ok, want)
 		}
 	}
 	s.Locals = s.Locals[:1]
-	if got, ok := s.Local(netip.MustParseAddr("2001:db8:1::1"), ""); ok {
+	if got, ok := s.Local(netip.MustParseAddr("2001:db8:1::1"), 0); ok {
 		t.Errorf("without an address of IPv6: %s", got)
 	}
 }
@@ -404,7 +404,7 @@ func TestTunnelsComeFromTheirNetworkInstance(t *testing.T) {
 		}
 		source(local)
 		var undo cube.Undo
-		l.must(l.Use(to, "n9", &undo))
+		l.must(l.Use(to, Instance("n9"), &undo))
 		source(n9.String())
 		l.must(undo.Run())
 		source(local)

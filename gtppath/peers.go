@@ -35,7 +35,7 @@ type State struct {
 type peer struct {
 	address netip.Addr
 	// instance is the network instance of the latest use.
-	instance string
+	instance uint32
 	users    int
 	status   Status
 	// due is when the next Echo Request is sent, sequence its number, and waiting the number of unanswered ones.
@@ -61,10 +61,16 @@ func (p *Path) States() ([]State, error) {
 	return all, nil
 }
 
+// macBits are those of a MAC address in the map `stations`.
+const macBits = 48
+
+// Station returns the value of a new peer in the map `stations`, for a process that writes it: its MAC address is not known.
+func Station(instance uint32) uint64 { return uint64(instance) << macBits }
+
 // mac returns the learned MAC address of a peer; 0 if there is none.
 func (p *Path) mac(address netip.Addr) (inet.MAC, error) {
 	mac, _, err := p.macs.Get(inet.AddressOf(address))
-	return inet.MAC(mac), err
+	return inet.MAC(mac & (1<<macBits - 1)), err
 }
 
 // Unheard returns the peers without a learned MAC address, in a stable order.
@@ -106,7 +112,7 @@ func (p *Path) Source(address netip.Addr) (netip.Addr, bool) {
 
 // Use adds a user of a peer, with tunnels of a network instance. The MAC address of a peer is learned and its path supervised as
 // long as it has users.
-func (p *Path) Use(address netip.Addr, instance string, undo *cube.Undo) error {
+func (p *Path) Use(address netip.Addr, instance uint32, undo *cube.Undo) error {
 	is := p.peers[address]
 	if is == nil {
 		if _, err := p.macs.Add(inet.AddressOf(address), 0); err != nil {

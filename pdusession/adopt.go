@@ -47,9 +47,9 @@ func (t *Tables) Adopt(all []*Rows) (missing []*Rows, removed int, err error) {
 }
 
 func (t *Tables) adopt(r *Rows, undo *cube.Undo) error {
-	for teid, w := range r.Tunnels {
-		if is, ok, err := t.tunnels.Get(teid); err != nil || !ok || is != r.tunnelOf(w) {
-			return fmt.Errorf("TEID %d: %w", teid, cube.ErrNotFound)
+	for key, w := range r.Tunnels {
+		if is, ok, err := t.tunnel(key); err != nil || !ok || is != r.tunnelOf(w) {
+			return fmt.Errorf("%s: %w", key, cube.ErrNotFound)
 		}
 	}
 	if r.Device != nil {
@@ -70,7 +70,7 @@ func (t *Tables) adopt(r *Rows, undo *cube.Undo) error {
 	}
 	t.number = max(t.number, r.Number)
 	for _, peer := range r.Peers {
-		if err := t.peer(peer); err != nil {
+		if err := t.peer(peer, ""); err != nil { // its entry stays as it is
 			return err
 		}
 		undo.Push(func() error {
@@ -130,13 +130,38 @@ func (t *Tables) adoptRows(r *Rows, undo *cube.Undo) error {
 	return errors.Join(errs...)
 }
 
+// tunnel returns the entry of a tunnel.
+func (t *Tables) tunnel(key TunnelKey) (is tunnel, ok bool, err error) {
+	k := key.split()
+	if k.Instance == 0 {
+		return t.tunnels.Get(k.TEID)
+	}
+	if err := t.openNamed(); err != nil {
+		return is, false, err
+	}
+	return t.named.Get(k)
+}
+
+// owns reports whether a session has a tunnel.
+func (t *Tables) owns(key TunnelKey) bool {
+	_, known := t.owners[owned{table: ownsTEID, key: uint64(key)}]
+	return known
+}
+
 // clean removes what no session has.
 func (t *Tables) clean() (int, error) {
 	e := entriesOf(nil)
-	var errs [5]error
+	var errs [6]error
 	for teid := range t.tunnels.All(&errs[0]) {
-		if _, known := t.owners[owned{table: ownsTEID, key: uint64(teid)}]; !known {
+		if !t.owns(TunnelKey(teid)) {
 			e.tunnels.remove(teid)
+		}
+	}
+	if t.openNamed() == nil {
+		for k := range t.named.All(&errs[5]) {
+			if key := TunnelKey(k.Instance)<<32 | TunnelKey(k.TEID); !t.owns(key) {
+				e.named.remove(k)
+			}
 		}
 	}
 	for a := range t.devices4.All(&errs[1]) {
@@ -160,8 +185,8 @@ func (t *Tables) clean() (int, error) {
 			e.routes.remove(network)
 		}
 	}
-	n := len(e.routes.gone) + len(e.tunnels.gone) + len(e.devices4.gone) + len(e.devices6.gone)
-	if err := errors.Join(errs[0], errs[1], errs[2], errs[4], t.write(e)); err != nil {
+	n := len(e.routes.gone) + len(e.tunnels.gone) + len(e.named.gone) + len(e.devices4.gone) + len(e.devices6.gone)
+	if err := errors.Join(errs[0], errs[1], errs[2], errs[4], errs[5], t.write(e)); err != nil {
 		return 0, err
 	}
 	for peer := range t.stations.All(&errs[3]) {

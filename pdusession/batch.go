@@ -16,6 +16,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/grace"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/sdf"
 )
@@ -161,6 +162,7 @@ func (k *keys[K, V]) lists() (set []K, values []V, gone []K) {
 // entries are those of all tables with keys.
 type entries struct {
 	tunnels  *keys[uint32, tunnel]
+	named    *keys[gtppath.Tunnel, tunnel]
 	devices4 *keys[uint32, device]
 	devices6 *keys[uint64, device]
 	routes   *keys[inet.Network, device]
@@ -168,7 +170,7 @@ type entries struct {
 
 // entriesOf returns what leads from one state of sessions to another.
 func entriesOf(changes []change) *entries {
-	e := &entries{newKeys[uint32, tunnel](), newKeys[uint32, device](), newKeys[uint64, device](), newKeys[inet.Network, device]()}
+	e := &entries{newKeys[uint32, tunnel](), newKeys[gtppath.Tunnel, tunnel](), newKeys[uint32, device](), newKeys[uint64, device](), newKeys[inet.Network, device]()}
 	for _, c := range changes {
 		if c.was != nil {
 			e.apply(c.was, false)
@@ -182,12 +184,8 @@ func entriesOf(changes []change) *entries {
 
 // apply adds the entries of a session, or removes them.
 func (e *entries) apply(r *Rows, put bool) {
-	for teid, w := range r.Tunnels {
-		if put {
-			e.tunnels.put(teid, r.tunnelOf(w))
-		} else {
-			e.tunnels.remove(teid)
-		}
+	for key, w := range r.Tunnels {
+		e.tunnel(key, r.tunnelOf(w), put)
 	}
 	if r.Device == nil {
 		return
@@ -215,6 +213,20 @@ func (e *entries) apply(r *Rows, put bool) {
 	}
 }
 
+// tunnel adds the entry of a tunnel, or removes it.
+func (e *entries) tunnel(key TunnelKey, is tunnel, put bool) {
+	switch k := key.split(); {
+	case k.Instance == 0 && put:
+		e.tunnels.put(k.TEID, is)
+	case k.Instance == 0:
+		e.tunnels.remove(k.TEID)
+	case put:
+		e.named.put(k, is)
+	default:
+		e.named.remove(k)
+	}
+}
+
 // publish writes the keys.
 func (b *Batch) publish() error {
 	back := make([]change, 0, len(b.changes))
@@ -227,13 +239,18 @@ func (b *Batch) publish() error {
 
 // write writes and removes entries, in batches: what is removed makes room.
 func (t *Tables) write(e *entries) error {
-	tunnels, devices4, devices6, routes := stepsOf(t.tunnels, e.tunnels), stepsOf(t.devices4, e.devices4), stepsOf(t.devices6, e.devices6), stepsOf(t.routes, e.routes)
-	for _, step := range []func(gone bool) error{tunnels, devices4, devices6, routes} {
+	if len(e.named.set)+len(e.named.gone) > 0 {
+		if err := t.openNamed(); err != nil {
+			return err
+		}
+	}
+	tunnels, named, devices4, devices6, routes := stepsOf(t.tunnels, e.tunnels), stepsOf(t.named, e.named), stepsOf(t.devices4, e.devices4), stepsOf(t.devices6, e.devices6), stepsOf(t.routes, e.routes)
+	for _, step := range []func(gone bool) error{tunnels, named, devices4, devices6, routes} {
 		if err := step(true); err != nil {
 			return err
 		}
 	}
-	for _, step := range []func(gone bool) error{routes, devices6, devices4, tunnels} {
+	for _, step := range []func(gone bool) error{routes, devices6, devices4, named, tunnels} {
 		if err := step(false); err != nil {
 			return err
 		}
@@ -245,9 +262,10 @@ func (t *Tables) write(e *entries) error {
 func stepsOf[K comparable, V any](t table.Table[K, V], k *keys[K, V]) func(gone bool) error {
 	set, values, removed := k.lists()
 	return func(gone bool) (err error) {
-		if gone {
+		switch {
+		case gone && len(removed) > 0:
 			_, err = t.DeleteAll(removed)
-		} else {
+		case !gone && len(set) > 0:
 			_, err = t.SetAll(set, values)
 		}
 		return err
@@ -267,8 +285,8 @@ func (r *Rows) ways() (all []Way) {
 
 // keysOf are the TEIDs and addresses of a session.
 func (r *Rows) keysOf() (all []owned) {
-	for teid := range r.Tunnels {
-		all = append(all, owned{table: ownsTEID, key: uint64(teid)})
+	for key := range r.Tunnels {
+		all = append(all, owned{table: ownsTEID, key: uint64(key)})
 	}
 	if r.Device != nil && r.IPv4.IsValid() {
 		all = append(all, owned{table: ownsIPv4, key: uint64(key4(r.IPv4))})
@@ -318,7 +336,7 @@ func (k owned) String() string {
 	case k.network.IsValid():
 		return "network " + k.network.String()
 	case k.table == ownsTEID:
-		return fmt.Sprintf("TEID %d", k.key)
+		return TunnelKey(k.key).String()
 	case k.table == ownsIPv4:
 		return "the IPv4 address"
 	}
@@ -336,13 +354,15 @@ func (t *Tables) listsOf(r *Rows) (all []sdf.List) {
 	return all
 }
 
-// peer counts a session that uses a peer. The program learns where it is from its packets.
-func (t *Tables) peer(a netip.Addr) error {
+// peer counts a session that uses a peer. The program learns where it is from its packets. The network instance of the first
+// session is the one whose address Echo Requests come from.
+func (t *Tables) peer(a netip.Addr, instance string) error {
 	if _, known := t.peers[a]; !known {
-		_, err := t.stations.Add(inet.AddressOf(a), 0)
+		is := gtppath.Station(gtppath.Instance(instance))
+		_, err := t.stations.Add(inet.AddressOf(a), is)
 		if errors.Is(err, cube.ErrFull) && len(t.left) > 0 {
 			t.forget(0) // those that sessions have just left
-			_, err = t.stations.Add(inet.AddressOf(a), 0)
+			_, err = t.stations.Add(inet.AddressOf(a), is)
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 
 	"github.com/polycube/polycube/bucket"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 )
 
@@ -43,6 +44,13 @@ type rule struct {
 	Usages                   [MaxRuleUsages]uint32
 	Queue, Index             uint32
 	Seen                     uint64
+}
+
+// instanceBit is the first bit of the network instance in rule.Index.
+const instanceBit = 16
+
+func indexOf(index int, instance string) uint32 {
+	return uint32(index) | gtppath.Instance(instance)<<instanceBit
 }
 
 // enum upf_flag.

@@ -39,7 +39,7 @@ func (t *Tables) noticeOf(n notice) Notice {
 	switch is.Kind {
 	case Waiting:
 		if int(n.Row) < len(t.rules.values) {
-			is.Rule = t.rules.values[n.Row].Index
+			is.Rule = t.rules.values[n.Row].Index & (1<<instanceBit - 1)
 			is.Block = n.Row - is.Rule
 		}
 	case ErrorIndication, PathDown:

@@ -10,19 +10,21 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/sdf"
 )
 
 // Tunnels are those that packets come in, as the cube sees them.
 type Tunnels struct {
 	tunnels table.Table[uint32, tunnel]
+	named   table.Table[gtppath.Tunnel, tunnel]
 	rules   *table.Mapped[rule]
 	lists   *table.Mapped[sdf.List]
 }
 
 // NewTunnels returns those of a cube.
 func NewTunnels(env cube.Env) *Tunnels {
-	return &Tunnels{table.New[uint32, tunnel](env, "tunnels"), table.NewMapped[rule](env, "rules"), table.NewMapped[sdf.List](env, "lists")}
+	return &Tunnels{table.New[uint32, tunnel](env, "tunnels"), table.New[gtppath.Tunnel, tunnel](env, "named_tunnels"), table.NewMapped[rule](env, "rules"), table.NewMapped[sdf.List](env, "lists")}
 }
 
 // Close unmaps their rules.
@@ -32,15 +34,24 @@ func (t *Tunnels) Close() error { return errors.Join(t.rules.Close(), t.lists.Cl
 type Onward struct {
 	Action Action
 	// Peer and TEID are those of the tunnel that they enter; without one, Peer is invalid.
-	Peer netip.Addr
-	TEID uint32
+	// Instance is the number of the network instance that they are sent from.
+	Peer     netip.Addr
+	TEID     uint32
+	Instance uint32
 	// QueueRow is that of packets that wait; 0: none ever does.
 	QueueRow uint32
 }
 
 // Onward returns what the rules of a tunnel do, each once, in their order; none: there is no such tunnel.
-func (t *Tunnels) Onward(teid uint32) ([]Onward, error) {
-	is, ok, err := t.tunnels.Get(teid)
+func (t *Tunnels) Onward(of gtppath.Tunnel) ([]Onward, error) {
+	var is tunnel
+	var ok bool
+	var err error
+	if of.Instance == 0 {
+		is, ok, err = t.tunnels.Get(of.TEID)
+	} else {
+		is, ok, err = t.named.Get(of)
+	}
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -60,7 +71,7 @@ func (t *Tunnels) Onward(teid uint32) ([]Onward, error) {
 		r := rules[row]
 		o := Onward{Action: Action(r.Action), QueueRow: r.Queue}
 		if r.Flags&flagTunnel != 0 {
-			o.Peer, o.TEID = r.Peer.Addr(), r.TEID
+			o.Peer, o.TEID, o.Instance = r.Peer.Addr(), r.TEID, r.Index>>instanceBit
 		}
 		all = append(all, o)
 	}

@@ -6,9 +6,11 @@
 package pdusession
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/sdf"
 )
 
@@ -38,8 +40,10 @@ type Session struct {
 type Rule struct {
 	// ID is unique in its session, as those of meters and usages are.
 	ID uint16
-	// TEID is that of the tunnel that packets come in. 0: packets to the address of the device.
-	TEID uint32
+	// TEID is that of the tunnel that packets come in. 0: packets to the address of the device. Instance is the network
+	// instance of the local addresses of that tunnel; "" for those without a name.
+	TEID     uint32
+	Instance string
 	// FromNetwork: the tunnel comes from the core (N9), so its packets are for the device. Only with TEID.
 	FromNetwork bool
 	// Flows are those of the packets, seen from the device; none: all packets.
@@ -67,10 +71,11 @@ type Forward struct {
 	// Notify: the first packet that waits makes a Notice.
 	Notify bool
 	// Peer is the other end of the tunnel that packets enter, TEID and QFI what they have there; a QFI of 0 is none. Without
-	// Peer packets enter no tunnel.
-	Peer netip.Addr
-	TEID uint32
-	QFI  uint8
+	// Peer packets enter no tunnel. Instance is the network instance of the local address that they are sent from.
+	Peer     netip.Addr
+	Instance string
+	TEID     uint32
+	QFI      uint8
 	// DSCP is that of the outer header, if Mark is set; otherwise it is that of the packet.
 	Mark bool
 	DSCP uint8
@@ -129,15 +134,34 @@ type Rows struct {
 	Usages      map[uint32]uint32 `json:",omitempty"`
 	Queues      map[uint16]uint32 `json:",omitempty"`
 	Redirects   map[uint16]uint32 `json:",omitempty"`
-	// Tunnels are by TEID. Device is for packets to the addresses, if there are rules for them.
-	Tunnels map[uint32]Way `json:",omitempty"`
-	Device  *Way           `json:",omitempty"`
+	// Tunnels are by TEID and network instance. Device is for packets to the addresses, if there are rules for them.
+	Tunnels map[TunnelKey]Way `json:",omitempty"`
+	Device  *Way              `json:",omitempty"`
 	// Routes are the networks behind the device.
 	Routes []netip.Prefix `json:",omitempty"`
 	// Number is that of the session, which it keeps and no other one has.
 	Number uint32
 	// Peers are the other ends of tunnels that packets enter.
 	Peers []netip.Addr `json:",omitempty"`
+}
+
+// TunnelKey is a TEID, and above it the number of its network instance (gtppath.Instance).
+type TunnelKey uint64
+
+func keyOfTunnel(instance string, teid uint32) TunnelKey {
+	return TunnelKey(gtppath.Instance(instance))<<32 | TunnelKey(teid)
+}
+
+// split returns the key of the tables.
+func (k TunnelKey) split() gtppath.Tunnel {
+	return gtppath.Tunnel{TEID: uint32(k), Instance: uint32(k >> 32)}
+}
+
+func (k TunnelKey) String() string {
+	if t := k.split(); t.Instance != 0 {
+		return fmt.Sprintf("TEID %d of network instance %#x", t.TEID, t.Instance)
+	}
+	return fmt.Sprintf("TEID %d", uint32(k))
 }
 
 // Way is how packets find their rule.

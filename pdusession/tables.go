@@ -17,13 +17,16 @@ import (
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/cube/table"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/inet"
 	"github.com/polycube/polycube/sdf"
 )
 
 // Tables are those of a cube `upf`. One process writes them, one call at a time.
 type Tables struct {
-	tunnels  table.Table[uint32, tunnel]
+	tunnels table.Table[uint32, tunnel]
+	// named are the tunnels of network instances with a name: openNamed opens them.
+	named    table.Table[gtppath.Tunnel, tunnel]
 	devices4 table.Table[uint32, device]
 	devices6 table.Table[uint64, device]
 	routes   table.Table[inet.Network, device]
@@ -46,9 +49,10 @@ type Tables struct {
 	number uint32
 	// emptying are rows of queues that no session has, in which packets may wait to be dropped.
 	emptying []uint32
-	// maps are by name, dir is where they are pinned.
+	// maps are by name, dir is where they are pinned, and load opens one.
 	maps map[string]*ebpf.Map
 	dir  string
+	load func(name string) (*ebpf.Map, error)
 }
 
 // owned is a TEID, an address as a key of the tables, or a network.
@@ -114,7 +118,7 @@ func sameMap(a, b *ebpf.Map) bool {
 }
 
 func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
-	t := &Tables{maps: map[string]*ebpf.Map{}, peers: map[netip.Addr]int{}, left: map[netip.Addr]time.Time{}, owners: map[owned]uint32{}}
+	t := &Tables{maps: map[string]*ebpf.Map{}, peers: map[netip.Addr]int{}, left: map[netip.Addr]time.Time{}, owners: map[owned]uint32{}, load: get}
 	var errs []error
 	load := func(name string) *ebpf.Map {
 		m, err := get(name)
@@ -143,6 +147,23 @@ func openFrom(get func(name string) (*ebpf.Map, error)) (*Tables, error) {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+// openNamed opens the table of tunnels of network instances with a name, which a cube of an earlier daemon does not have.
+func (t *Tables) openNamed() error {
+	const name = "named_tunnels"
+	if t.maps[name] != nil {
+		return nil
+	}
+	m, err := t.load(name)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", name, err)
+	}
+	if t.named, err = table.Of[gtppath.Tunnel, tunnel](name, m); err != nil {
+		return errors.Join(err, m.Close())
+	}
+	t.maps[name] = m // which Close closes
+	return nil
 }
 
 // open opens one table.

@@ -29,7 +29,7 @@ func maps(t *testing.T, sizes map[string]uint32) map[string]*ebpf.Map {
 		t.Fatal(err)
 	}
 	all := map[string]*ebpf.Map{}
-	for _, name := range []string{"tunnels", "devices4", "devices6", "routes", "stations", "notices", "rules", "meters", "usages", "queues", "redirects", "lists"} {
+	for _, name := range []string{"tunnels", "named_tunnels", "devices4", "devices6", "routes", "stations", "notices", "rules", "meters", "usages", "queues", "redirects", "lists"} {
 		is := spec.Maps[name].Copy()
 		is.Pinning = ebpf.PinNone
 		if n := sizes[name]; n != 0 {
@@ -95,10 +95,15 @@ func put(t *testing.T, tables *Tables, was *Rows, s *Session) *Rows {
 // contents are the entries of all tables with keys.
 func contents(t *testing.T, tables *Tables) string {
 	t.Helper()
-	var errs [5]error
+	var errs [6]error
 	text := ""
 	for k, v := range tables.tunnels.All(&errs[0]) {
 		text += fmt.Sprintln("tunnel", k, v)
+	}
+	if tables.openNamed() == nil {
+		for k, v := range tables.named.All(&errs[5]) {
+			text += fmt.Sprintln("tunnel", k, v)
+		}
 	}
 	for k, v := range tables.devices4.All(&errs[1]) {
 		text += fmt.Sprintln("device", k, v)

@@ -265,7 +265,7 @@ func (w *writer) rules() error {
 	w.is.Block, w.is.Size = first, n
 	for i := range w.s.Rules {
 		r := &w.s.Rules[i]
-		is := rule{Index: uint32(i), TEID: r.Forward.TEID, Action: uint8(r.Forward.Action), QFI: r.Forward.QFI, DSCP: r.Forward.DSCP, Queue: w.is.Queues[r.ID]}
+		is := rule{Index: indexOf(i, r.Forward.Instance), TEID: r.Forward.TEID, Action: uint8(r.Forward.Action), QFI: r.Forward.QFI, DSCP: r.Forward.DSCP, Queue: w.is.Queues[r.ID]}
 		for flag, set := range map[uint8]bool{flagNotify: r.Forward.Notify, flagTunnel: r.Forward.Peer.IsValid(), flagIPv6: r.Forward.Peer.Is6(), flagMark: r.Forward.Mark,
 			flagGuaranteed: r.Forward.Guaranteed, flagRedirects: r.Forward.Redirect != ""} {
 			if set {
@@ -303,27 +303,30 @@ func rowsOf(to []uint32, ids []uint32, rows map[uint32]uint32, what string) erro
 
 // ways says how packets find the rules.
 func (w *writer) ways() error {
-	by := map[uint32][]int{}
-	var order []uint32
+	by := map[TunnelKey][]int{}
+	var order []TunnelKey
 	for i := range w.s.Rules {
-		teid := w.s.Rules[i].TEID
-		if by[teid] == nil {
-			order = append(order, teid)
+		var key TunnelKey // 0: the device's addresses
+		if r := &w.s.Rules[i]; r.TEID != 0 {
+			key = keyOfTunnel(r.Instance, r.TEID)
 		}
-		by[teid] = append(by[teid], i)
+		if by[key] == nil {
+			order = append(order, key)
+		}
+		by[key] = append(by[key], i)
 	}
-	w.is.Tunnels = map[uint32]Way{}
-	for _, teid := range order {
-		way, err := w.way(by[teid])
+	w.is.Tunnels = map[TunnelKey]Way{}
+	for _, key := range order {
+		way, err := w.way(by[key])
 		switch {
-		case err != nil && teid == 0:
+		case err != nil && key == 0:
 			return fmt.Errorf("rules of the device's addresses: %w", err)
 		case err != nil:
-			return fmt.Errorf("rules of TEID %d: %w", teid, err)
-		case teid == 0:
+			return fmt.Errorf("rules of %s: %w", key, err)
+		case key == 0:
 			w.is.Device, w.is.Routes = &way, w.s.Routes
 		default:
-			w.is.Tunnels[teid] = way
+			w.is.Tunnels[key] = way
 		}
 	}
 	return nil
@@ -367,12 +370,13 @@ func (w *writer) way(of []int) (Way, error) {
 func (w *writer) peers() error {
 	seen := map[netip.Addr]bool{}
 	for i := range w.s.Rules {
-		peer := w.s.Rules[i].Forward.Peer
+		f := &w.s.Rules[i].Forward
+		peer := f.Peer
 		if !peer.IsValid() || seen[peer] {
 			continue
 		}
 		seen[peer] = true
-		if err := w.t.peer(peer); err != nil {
+		if err := w.t.peer(peer, f.Instance); err != nil {
 			return err
 		}
 		w.undo.Push(func() error {

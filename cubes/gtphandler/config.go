@@ -68,7 +68,7 @@ type Station struct {
 // local returns the address that tunnels of a network instance to an endpoint come from.
 func (c *Config) local(endpoint netip.Addr, instance string) (netip.Addr, error) {
 	s := c.Settings()
-	local, ok := s.Local(endpoint, instance)
+	local, ok := s.Local(endpoint, gtppath.Instance(instance))
 	if !ok {
 		which := "IPv6"
 		if endpoint.Is4() {

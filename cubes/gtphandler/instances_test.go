@@ -48,7 +48,9 @@ func (g *gatewayLab) unknown(what string, f []byte, n int) {
 
 func TestNetworkInstancesHaveTEIDsOfTheirOwn(t *testing.T) {
 	each(t, 0, instances, func(t *testing.T, g *gatewayLab) {
-		from := func(ip string) []byte { return mobile.Datagram(ip, server, 1, 53, []byte("question"), 0) }
+		from := func(ip string) []byte {
+			return mobile.Datagram(ip, server, 1, 53, []byte("long enough for Linux 6.1"), 0)
+		}
 		comes := func(what, to string, teid uint32, ip string, class uint32) {
 			t.Helper()
 			g.comes(what, addressed(to, teid, from(ip)), from(ip), class)

@@ -197,7 +197,7 @@ func (c *sessionChange) enter(is, was *session) error {
 		return err
 	}
 	is.row.Counter = is.counter
-	return c.path.Use(is.Endpoint, is.Instance, &c.undone)
+	return c.path.Use(is.Endpoint, gtppath.Instance(is.Instance), &c.undone)
 }
 
 // begin takes over the maps of an earlier daemon: sessions get their counters, and learned addresses stay.

@@ -317,7 +317,7 @@ func (c *change) enter(is, was *user) error {
 		return err
 	}
 	is.down.Counter, is.up.Counter = is.counter, is.counter
-	if err := c.path.Use(is.Endpoint, is.Instance, &c.undone); err != nil {
+	if err := c.path.Use(is.Endpoint, gtppath.Instance(is.Instance), &c.undone); err != nil {
 		return err
 	}
 	if was != nil && was.Remote != 0 && (was.Remote != is.Remote || was.Endpoint != is.Endpoint) {

@@ -83,7 +83,7 @@ func (b *buffer) take(p *cube.PacketIn) {
 		return
 	}
 	b.add(row, packet{PacketOut: cube.PacketOut{
-		Direction: p.Direction, Recirculate: true, Metadata: [4]uint32{released, p.Metadata[1]}, TrafficClass: p.TrafficClass,
+		Direction: p.Direction, Recirculate: true, Metadata: [4]uint32{released, p.Metadata[1], p.Metadata[2]}, TrafficClass: p.TrafficClass,
 		Trip: p.Trip, Offload: p.Offload, Data: append([]byte(nil), p.Data...),
 	}})
 }

@@ -7,6 +7,7 @@ package upf
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/gtppath"
@@ -27,34 +28,54 @@ type Config struct {
 	Queue        *inet.QueueClass `json:"guaranteed-queue"`
 }
 
-// check refuses network instances: sessions do not name them.
-func (c *Config) check() error {
-	for _, a := range c.Addresses {
-		if a.Instance != "" {
-			return fmt.Errorf("local-address %s: network-instance: a upf has one: %w", a.Address, cube.ErrUnsupported)
-		}
-	}
-	return nil
+// maxInstances is UPF_INSTANCES.
+const maxInstances = 8
+
+// locals is struct upf_locals: the first address of each family, in numerical order, of each network instance.
+type locals struct {
+	Instance [maxInstances]uint32
+	Address  [maxInstances][2]inet.Address // IPv4, IPv6
+	Count    uint32
 }
 
-// local is struct upf_local: the first address of each family, in numerical order.
-type local struct{ IPv4, IPv6 inet.Address }
-
-func (c *Config) local() (l local) {
+// locals returns the local addresses for the program, first those without a network instance.
+func (c *Config) locals() (l locals, err error) {
+	if err := c.Check(); err != nil {
+		return l, err
+	}
+	names := []string{""}
+	for _, a := range c.Addresses {
+		if !slices.Contains(names, a.Instance) {
+			names = append(names, a.Instance)
+		}
+	}
 	s := c.Settings()
-	if v4, ok := s.Local(netip.IPv4Unspecified(), ""); ok {
-		l.IPv4 = inet.AddressOf(v4)
+	for _, name := range names {
+		number := gtppath.Instance(name)
+		v4, has4 := s.Local(netip.IPv4Unspecified(), number)
+		v6, has6 := s.Local(netip.IPv6Unspecified(), number)
+		if !has4 && !has6 {
+			continue
+		}
+		if l.Count == maxInstances {
+			return l, fmt.Errorf("local-address: more than %d network instances: %w", maxInstances, cube.ErrFull)
+		}
+		l.Instance[l.Count] = number
+		if has4 {
+			l.Address[l.Count][0] = inet.AddressOf(v4)
+		}
+		if has6 {
+			l.Address[l.Count][1] = inet.AddressOf(v6)
+		}
+		l.Count++
 	}
-	if v6, ok := s.Local(netip.IPv6Unspecified(), ""); ok {
-		l.IPv6 = inet.AddressOf(v6)
-	}
-	return l
+	return l, nil
 }
 
 // sizes returns the table sizes, which are fixed when the cube is created.
 func (c *Config) sizes() map[string]uint32 {
 	return map[string]uint32{
-		"tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "routes": 2 * c.MaxSessions, "stations": c.MaxSessions,
+		"tunnels": 2 * c.MaxSessions, "named_tunnels": 2 * c.MaxSessions, "devices4": c.MaxSessions, "devices6": c.MaxSessions, "routes": 2 * c.MaxSessions, "stations": c.MaxSessions,
 		"queues": c.MaxSessions + 1, "rules": c.MaxRules + 1, "meters": c.MaxMeters + 1, "usages": c.MaxUsages + 1, "lists": c.MaxFlowLists + 1,
 		"redirects": c.MaxRedirects + 1,
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtppath"
 	"github.com/polycube/polycube/gtpu"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/wire"
@@ -28,7 +29,7 @@ type messages struct {
 
 // ended is a received End Marker.
 type ended struct {
-	teid  uint32
+	of    gtppath.Tunnel
 	trip  cube.Trip
 	frame []byte
 	// rows is the number of rows with packets ahead of it. crowded: one of them had no room for it.
@@ -38,10 +39,10 @@ type ended struct {
 
 // tunnelEnded takes an End Marker from the program. Buffered packets of its tunnel are sent first.
 func (u *upf) tunnelEnded(p *cube.PacketIn) {
-	e := &ended{teid: p.Metadata[0], trip: p.Trip, frame: append([]byte(nil), p.Data...)}
-	all, err := u.tunnels.Onward(e.teid)
+	e := &ended{of: gtppath.Tunnel{TEID: p.Metadata[0], Instance: u.instanceOf(p.Data)}, trip: p.Trip, frame: append([]byte(nil), p.Data...)}
+	all, err := u.tunnels.Onward(e.of)
 	if err != nil || len(p.Data) < p.Length {
-		u.env.Logger().Debug("End Marker dropped", "teid", e.teid, "error", err)
+		u.env.Logger().Debug("End Marker dropped", "tunnel", e.of, "error", err)
 		u.messages.EndMarkersDiscarded++
 		return
 	}
@@ -59,20 +60,30 @@ func (u *upf) tunnelEnded(p *cube.PacketIn) {
 	u.passOn(e)
 }
 
+// instanceOf returns the network instance of the local address that a frame was sent to.
+func (u *upf) instanceOf(frame []byte) uint32 {
+	ip, err := wire.ParseIP(frame)
+	if err != nil {
+		return 0
+	}
+	instance, _ := u.settings.InstanceOf(ip.Dst)
+	return instance
+}
+
 // passOn sends an End Marker into the next tunnels, once no row has packets ahead of it.
 func (u *upf) passOn(e *ended) {
 	if e.rows--; e.rows > 0 {
 		return
 	}
-	all, err := u.tunnels.Onward(e.teid)
+	all, err := u.tunnels.Onward(e.of)
 	if err != nil || e.crowded {
-		u.env.Logger().Debug("End Marker dropped", "teid", e.teid, "crowded", e.crowded, "error", err)
+		u.env.Logger().Debug("End Marker dropped", "tunnel", e.of, "crowded", e.crowded, "error", err)
 		all = nil
 	}
 	var sent []pdusession.Onward
 	for _, o := range all {
-		to := pdusession.Onward{Peer: o.Peer, TEID: o.TEID}
-		if o.Action == pdusession.Pass && o.Peer.IsValid() && !slices.Contains(sent, to) && u.sendOn(e, o.Peer, o.TEID) {
+		to := pdusession.Onward{Peer: o.Peer, TEID: o.TEID, Instance: o.Instance}
+		if o.Action == pdusession.Pass && o.Peer.IsValid() && !slices.Contains(sent, to) && u.sendOn(e, to) {
 			sent = append(sent, to)
 		}
 	}
@@ -83,19 +94,19 @@ func (u *upf) passOn(e *ended) {
 }
 
 // sendOn sends an End Marker into a tunnel, along the path of the packets: through the cube behind.
-func (u *upf) sendOn(e *ended, peer netip.Addr, teid uint32) bool {
-	from, ok := u.settings.Local(peer, "")
+func (u *upf) sendOn(e *ended, to pdusession.Onward) bool {
+	from, ok := u.settings.Local(to.Peer, to.Instance)
 	if !ok {
 		return false
 	}
-	m := gtpu.End(teid)
+	m := gtpu.End(to.TEID)
 	payload, err := m.Append(nil)
 	if err == nil {
-		d := wire.Datagram{Src: netip.AddrPortFrom(from, gtpu.Port), Dst: netip.AddrPortFrom(peer, gtpu.Port), Payload: payload}
+		d := wire.Datagram{Src: netip.AddrPortFrom(from, gtpu.Port), Dst: netip.AddrPortFrom(to.Peer, gtpu.Port), Payload: payload}
 		err = u.env.Send(&cube.PacketOut{Direction: cube.Ingress, Data: d.Frame(wire.Destination(e.frame), wire.Source(e.frame)), Trip: e.trip})
 	}
 	if err != nil {
-		u.env.Logger().Debug("send an End Marker", "to", peer, "error", err)
+		u.env.Logger().Debug("send an End Marker", "to", to.Peer, "error", err)
 	}
 	return err == nil
 }

@@ -4,9 +4,9 @@
 /* The user plane function of a mobile core: decapsulates GTP-U packets from devices on ingress of the port, and encapsulates
  * packets to devices on egress. The rules of the device's session decide what happens to each packet. */
 #include <pcn/cube.h>
-#include <pcn/gtpu_end.h>
 
 #include "upf.h"
+#include "local.h"
 
 enum upf_reason {
 	PCN_GTPU_END_REASONS(UPF),
@@ -36,13 +36,6 @@ PCN_CONFIG(__u32, mtu) = 1500;
 /* The queueing-discipline class of packets with a guaranteed rate; 0: the same as all others. */
 PCN_CONFIG(__u32, guaranteed_queue) PCN_TRY(0x10001) = 0;
 
-/* The local tunnel address of each family. */
-struct upf_local {
-	pcn_address ipv4, ipv6;
-};
-
-PCN_CONFIG(struct upf_local, local) = {};
-
 /* What user space writes into md->md of a packet that was buffered. */
 #define UPF_RELEASED 1
 
@@ -50,8 +43,10 @@ PCN_CONFIG(struct upf_local, local) = {};
 struct upf_packet {
 	struct pcn_flow flow; /* of the inner packet */
 	__u64 now;
-	__u32 bytes; /* from its IP header on */
-	__u32 teid;  /* of the tunnel that it was received from; 0: none */
+	__u32 bytes;	  /* from its IP header on */
+	__u32 teid;	  /* of the tunnel that it was received from; 0: none */
+	__u32 instance;	  /* the network instance of that tunnel */
+	__u32 rule, list; /* as in struct upf_tunnel */
 	__u8 qfi;
 	__u8 up; /* it is from a device */
 	__u8 released;
@@ -62,8 +57,8 @@ struct upf_packet {
 	struct pcn_network route;
 };
 
-/* The packet that the CPU is processing: the stack is too small for it. */
-PCN_MAP(packets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct upf_packet, 1);
+/* The packet that the CPU is processing: the stack is too small for it. Nothing of it is needed by the next one. */
+PCN_DISPOSABLE PCN_MAP(packets, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct upf_packet, 1);
 
 PCN_INLINE struct upf_packet *upf_packet(void)
 {
@@ -79,16 +74,6 @@ PCN_INLINE int upf_read_inner(struct CTXTYPE *ctx, struct upf_packet *p)
 		return 0;
 	p->taken = 0;
 	return pcn_flow_read_common(ctx, &p->flow);
-}
-
-/* Whether a packet is addressed to the local end of tunnels. */
-PCN_INLINE int upf_is_for_us(const struct pcn_flow *flow)
-{
-	if (flow->protocol != IPPROTO_UDP || flow->destination_port != bpf_htons(PCN_GTPU_PORT))
-		return 0;
-	if (!(flow->has & PCN_FLOW_IPV6) && flow->destination[3] == local.ipv4[3])
-		return 1;
-	return pcn_gtpu_end_is_for(flow) != NULL;
 }
 
 /* The length of an IP packet, without the frame's padding. */
@@ -111,7 +96,7 @@ PCN_INLINE __u32 upf_length(struct CTXTYPE *ctx, const struct pcn_flow *flow)
 PCN_INLINE int upf_wait(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_rule *r,
 			struct upf_packet *p, __u32 row)
 {
-	const __u32 words[4] = { r->queue, p->teid };
+	const __u32 words[4] = { r->queue, p->teid, p->instance };
 	__u32 queue = r->queue;
 	struct upf_queue *q = bpf_map_lookup_elem(&queues, &queue);
 
@@ -174,12 +159,6 @@ PCN_INLINE int upf_follows(const struct upf_rule *r, const struct upf_packet *p)
 	return q && *(volatile __u32 *)&q->waiting;
 }
 
-PCN_INLINE void upf_local_address(pcn_address to, int ipv6)
-{
-	for (int i = 0; i < 4; i++)
-		to[i] = ipv6 ? local.ipv6[i] : local.ipv4[i];
-}
-
 /* Encapsulates a packet into the tunnel of its rule. */
 PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf_rule *r,
 			struct upf_packet *p)
@@ -193,11 +172,11 @@ PCN_INLINE int upf_send(struct CTXTYPE *ctx, struct pcn_md *md, const struct upf
 	p->outer.ttl = 64;
 	p->outer.ipv6 = !!(r->flags & UPF_IPV6);
 	p->outer.dscp = r->flags & UPF_MARK ? r->dscp + 1 : 0;
-	upf_local_address(p->outer.source, p->outer.ipv6);
 	pcn_address_copy(p->outer.destination, r->peer);
 	p->outer.source_port = pcn_gtpu_end_port(&p->flow);
 	/* The cube behind resolves the neighbour of a packet that is sent there. */
-	if (pcn_gtpu_end_macs(ctx, &tunnel, p->inward ? nobody : r->peer) ||
+	if (upf_local_address(&p->outer, r) ||
+	    pcn_gtpu_end_macs(ctx, &tunnel, p->inward ? nobody : r->peer) ||
 	    pcn_gtpu_encap(ctx, &p->outer, &tunnel, &p->flow))
 		return pcn_pkt_drop(ctx, md, UPF_NOT_ENCAPSULATED);
 	md->packet_len += pcn_gtpu_overhead(&p->outer, &tunnel);
@@ -294,16 +273,18 @@ PCN_INLINE int upf_is_its6(const __be32 *address, const struct upf_tunnel *t)
 	       (first == 0xff020000 && t->has & UPF_FROM_NETWORK);
 }
 
-/* upf_is_of for a packet that cannot be read directly, or whose address is not the device's only one. */
-PCN_INLINE int upf_is_of_any(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
-			     const struct upf_tunnel *t)
+/* upf_is_of for a packet that cannot be read directly, or whose address is not the device's only one. The verifier processes it
+ * once. */
+PCN_GLOBAL int upf_is_of_any(struct CTXTYPE *ctx, const struct pcn_gtpu *g PCN_NONNULL,
+			     const struct upf_tunnel *t PCN_NONNULL)
 {
+	struct upf_packet *p = upf_packet();
 	__be32 word[4] __attribute__((aligned(8))) = {};
 	const struct upf_device *d;
 	__u32 at = g->at;
 	__u8 version;
 
-	if (pcn_load_bytes(ctx, at, word, 4))
+	if (!p || at > 0xffff || pcn_load_bytes(ctx, at, word, 4))
 		return -1;
 	version = *(__u8 *)word >> 4;
 	if (version == 6) {
@@ -325,8 +306,7 @@ PCN_INLINE int upf_is_of_any(struct CTXTYPE *ctx, struct upf_packet *p, const st
 }
 
 /* Whether the packet in a message has the address of the tunnel's device; -1 if it is not an IP packet. */
-PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct pcn_gtpu *g,
-			 const struct upf_tunnel *t)
+PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {
 	const struct iphdr *ip = pcn_header(ctx, g->at, sizeof(*ip));
 
@@ -335,33 +315,40 @@ PCN_INLINE int upf_is_of(struct CTXTYPE *ctx, struct upf_packet *p, const struct
 	if (ip && g->at <= 0x3ff && *(__u8 *)ip >> 4 == 4 && t->has & UPF_HAS_IPV4 &&
 	    t->ipv4 == (t->has & UPF_FROM_NETWORK ? ip->daddr : ip->saddr))
 		return 1;
-	return upf_is_of_any(ctx, p, g, t);
+	return upf_is_of_any(ctx, g, t);
 }
 
 /* Applies the rules to a decapsulated packet. */
-PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p,
-			 const struct upf_tunnel *t)
+PCN_INLINE int upf_inner(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_packet *p)
 {
 	__u32 row;
 
-	p->up = !(t->has & UPF_FROM_NETWORK);
-	p->inward = 1;
 	p->taken = 1;
-	if (t->list && upf_read_inner(ctx, p))
+	if (p->list && upf_read_inner(ctx, p))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
-	row = upf_choose(p, t->rule, t->list);
+	row = upf_choose(p, p->rule, p->list);
 	if (row == UPF_NONE)
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
 	return upf_forward(ctx, md, p, row);
 }
 
 /* Whether to learn the MAC address of the tunnel's peer: with the first packet of a rule, and periodically. */
-PCN_INLINE int upf_learns(const struct upf_tunnel *t, __u64 now)
+PCN_INLINE int upf_learns(const struct upf_packet *p)
 {
-	__u32 row = t->rule;
-	const struct upf_rule *r = t->list ? NULL : bpf_map_lookup_elem(&rules, &row);
+	__u32 row = p->rule;
+	const struct upf_rule *r = p->list ? NULL : bpf_map_lookup_elem(&rules, &row);
 
-	return !r || pcn_refresh_due(now, r->seen, UPF_STEP);
+	return !r || pcn_refresh_due(p->now, r->seen, UPF_STEP);
+}
+
+/* Notes what the rules of a packet need of the tunnel that it was received from. After that the verifier does not distinguish the
+ * tables of tunnels any more. */
+PCN_INLINE void upf_from(struct upf_packet *p, const struct upf_tunnel *t)
+{
+	p->up = !(t->has & UPF_FROM_NETWORK);
+	p->inward = 1;
+	p->rule = t->rule;
+	p->list = t->list;
 }
 
 /* Decapsulates a packet. Returns PCN_GTPU_END_PACKET if it may continue, else its verdict. */
@@ -369,14 +356,15 @@ PCN_INLINE int upf_receive(struct CTXTYPE *ctx, struct pcn_md *md, struct upf_pa
 			   const struct pcn_gtpu *g, const struct upf_tunnel *t)
 {
 	__u32 l3 = p->flow.l3;
-	int of = upf_is_of(ctx, p, g, t);
+	int of = upf_is_of(ctx, g, t);
 
 	if (of <= 0)
 		return pcn_pkt_drop(ctx, md, of ? UPF_MALFORMED : UPF_SPOOFED_SOURCE);
+	upf_from(p, t);
 	if (pcn_gtpu_strip(ctx, l3, g))
 		return pcn_pkt_drop(ctx, md, UPF_MALFORMED);
 	p->now = pcn_time_coarse();
-	if (upf_learns(t, p->now))
+	if (upf_learns(p))
 		pcn_gtpu_end_learn(ctx, &p->flow);
 	md->packet_len -= g->at - l3;
 	md->traffic_class = g->teid;
@@ -406,6 +394,7 @@ PCN_INLINE void upf_released(const struct pcn_md *md, struct upf_packet *p)
 	p->now = pcn_time_coarse();
 	p->bytes = md->packet_len - sizeof(struct ethhdr);
 	p->teid = md->md[1];
+	p->instance = md->md[2];
 	p->qfi = md->tenant;
 	p->released = 1;
 }
@@ -420,18 +409,19 @@ PCN_INGRESS
 		return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
 	if (md->md[0] == UPF_RELEASED) {
 		upf_released(md, p);
-		t = bpf_map_lookup_elem(&tunnels, &p->teid);
+		t = upf_tunnel(p->teid, p->instance);
 		if (!t)
 			return pcn_pkt_drop(ctx, md, UPF_NO_RULE);
+		upf_from(p, t);
 	} else {
 		struct pcn_gtpu g;
 
-		if (pcn_flow_read_common(ctx, &p->flow) || !upf_is_for_us(&p->flow))
+		if (pcn_flow_read_common(ctx, &p->flow) || !upf_is_for_us(&p->flow, &p->instance))
 			return pcn_pkt_pass(ctx, md);
 		result = pcn_gtpu_end_read_all(ctx, md, &p->flow, &g);
 		if (result != PCN_GTPU_END_PACKET && result != PCN_GTPU_END_LAST)
 			return result;
-		t = bpf_map_lookup_elem(&tunnels, &g.teid);
+		t = upf_tunnel(g.teid, p->instance);
 		if (result == PCN_GTPU_END_LAST)
 			return upf_ended(ctx, md, g.teid, t);
 		if (!t)
@@ -441,7 +431,7 @@ PCN_INGRESS
 		if (result != PCN_GTPU_END_PACKET)
 			return result;
 	}
-	return upf_inner(ctx, md, p, t);
+	return upf_inner(ctx, md, p);
 }
 
 /* The device that a packet is sent to. */

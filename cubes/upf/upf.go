@@ -56,7 +56,8 @@ func newUPF(env cube.Env) (cube.Instance, error) {
 
 func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, error) {
 	conf := c.New
-	if err := conf.check(); err != nil {
+	locals, err := conf.locals()
+	if err != nil {
 		return cube.Plan{}, err
 	}
 	queue := uint32(0)
@@ -87,7 +88,7 @@ func (u *upf) prepare(_ context.Context, c cube.ChangeOf[Config]) (cube.Plan, er
 	}
 	plan := cube.Plan{
 		Before:    []cube.Step{cube.Effect(commit)},
-		Constants: map[string]any{"mtu": uint32(conf.MTU), "buffered_packets": conf.Packets, "guaranteed_queue": queue, "local": conf.local()},
+		Constants: map[string]any{"mtu": uint32(conf.MTU), "buffered_packets": conf.Packets, "guaranteed_queue": queue, "locals": locals},
 	}
 	if c.Created() {
 		plan.MapSizes = conf.sizes()
@@ -141,15 +142,20 @@ func (u *upf) action(_ context.Context, path []string, input json.RawMessage) (c
 		return cube.ActionResult{}, fmt.Errorf("%v: %w", path, cube.ErrNotFound)
 	}
 	var to struct {
-		Peer netip.Addr `json:"tunnel-endpoint"`
-		TEID uint32     `json:"remote-teid"`
+		Peer     netip.Addr `json:"tunnel-endpoint"`
+		Instance string     `json:"network-instance"`
+		TEID     uint32     `json:"remote-teid"`
 	}
 	if err := json.Unmarshal(input, &to); err != nil {
 		return cube.ActionResult{}, fmt.Errorf("end-marker: %w: %w", cube.ErrInvalid, err)
 	}
-	from, ok := u.settings.Local(to.Peer, "")
+	from, ok := u.settings.Local(to.Peer, gtppath.Instance(to.Instance))
 	if !ok {
-		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: no local-address of its family: add one: %w", to.Peer, cube.ErrInvalid)
+		where := ""
+		if to.Instance != "" {
+			where = " in network-instance " + to.Instance
+		}
+		return cube.ActionResult{}, fmt.Errorf("tunnel-endpoint %s: no local-address of its family%s: add one: %w", to.Peer, where, cube.ErrInvalid)
 	}
 	marker, err := u.paths.EndMarker(from, to.Peer, to.TEID)
 	if err == nil {

@@ -5,6 +5,7 @@
 #define UPF_H
 
 #include <pcn/bucket.h>
+#include <pcn/gtpu_end.h>
 #include <pcn/sdf.h>
 
 /* No rule. */
@@ -60,7 +61,7 @@ struct upf_rule {
 	__u32 meters[UPF_OF_RULE]; /* rows, up to the first 0 */
 	__u32 usages[UPF_OF_RULE]; /* the same */
 	__u32 queue;		   /* the row of its buffered packets; 0: it never buffers */
-	__u32 index;		   /* in the session */
+	__u32 index; /* in the session; from bit 16 on the network instance of the tunnel that packets enter */
 	__u64 seen; /* when the last packet came, in steps of 100 ms; only programs write it */
 };
 
@@ -130,8 +131,10 @@ struct upf_notice {
 
 #define UPF_NOTICES 65536
 
-/* Tunnels by their TEID. */
+/* Tunnels by their TEID, and those of network instances with a name. */
 PCN_MAP_FLAGS(tunnels, BPF_MAP_TYPE_HASH, __u32, struct upf_tunnel, 64, BPF_F_NO_PREALLOC);
+PCN_MAP_FLAGS(named_tunnels, BPF_MAP_TYPE_HASH, struct pcn_gtpu_end_tunnel, struct upf_tunnel, 64,
+	      BPF_F_NO_PREALLOC);
 /* Devices by their IPv4 address, and by the upper half of their IPv6 addresses, in network byte order. */
 PCN_MAP_FLAGS(devices4, BPF_MAP_TYPE_HASH, __be32, struct upf_device, 64, BPF_F_NO_PREALLOC);
 PCN_MAP_FLAGS(devices6, BPF_MAP_TYPE_HASH, __u64, struct upf_device, 64, BPF_F_NO_PREALLOC);

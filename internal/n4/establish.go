@@ -241,10 +241,11 @@ func (s *Server) chosen(set *rules.Set, kind uint16, pdrs []uint16) []*ie.IE {
 func (s *Server) fteid(r *rules.PDR) *ie.IE {
 	var v4, v6 net.IP
 	var flags uint8
-	if a, err := s.data.Local(netip.IPv4Unspecified()); r.Tunnel4 && err == nil {
+	locals := s.data.Locals()
+	if a, err := locals.Address(r.Local, netip.IPv4Unspecified()); r.Tunnel4 && err == nil {
 		flags, v4 = flags|1, a.AsSlice()
 	}
-	if a, err := s.data.Local(netip.IPv6Unspecified()); r.Tunnel6 && err == nil {
+	if a, err := locals.Address(r.Local, netip.IPv6Unspecified()); r.Tunnel6 && err == nil {
 		flags, v6 = flags|2, a.AsSlice()
 	}
 	return ie.NewFTEID(flags, r.TEID, v4, v6, 0)

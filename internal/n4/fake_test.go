@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/internal/n4/rules"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/pace"
 	"github.com/polycube/polycube/test/smf"
@@ -50,6 +51,7 @@ type fake struct {
 	usages     map[uint32]*fakeUsage
 	seen       time.Duration
 	endMarkers []string
+	locals     rules.Locals // nil: localAddresses
 	commits    int
 	puts       int
 	room       int // sessions that fit; 0: any
@@ -176,18 +178,27 @@ func (f *fake) Seen(*pdusession.Rows) (time.Duration, error) {
 	return f.seen, nil
 }
 
-func (f *fake) EndMarker(peer netip.Addr, teid uint32) error {
+func (f *fake) EndMarker(m rules.EndMarker) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.endMarkers = append(f.endMarkers, fmt.Sprintf("%v %d", peer, teid))
+	text := fmt.Sprintf("%v %d", m.Peer, m.TEID)
+	if m.Local != "" {
+		text += " from " + m.Local
+	}
+	f.endMarkers = append(f.endMarkers, text)
 	return nil
 }
 
-func (f *fake) Local(of netip.Addr) (netip.Addr, error) {
-	if of.Is4() {
-		return local4, nil
+// localAddresses are those of both families, without a network instance.
+var localAddresses = rules.Locals{{Address: local4}, {Address: local6}}
+
+func (f *fake) Locals() rules.Locals {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.locals != nil {
+		return f.locals
 	}
-	return local6, nil
+	return localAddresses
 }
 
 // count has packets pass, as far as the quota allows, with the notices that they cause. It returns what passed.

@@ -159,9 +159,9 @@ func (s *Server) modify(m *incoming) (uint64, error) {
 	}
 	c.after = func() {
 		s.schedule(is, time.Now())
-		for _, t := range made.EndMarkers {
-			if err := s.data.EndMarker(t.Peer, t.TEID); err != nil {
-				s.log.Error("N4 end marker", "peer", t.Peer, "error", err)
+		for _, m := range made.EndMarkers {
+			if err := s.data.EndMarker(m); err != nil {
+				s.log.Error("N4 end marker", "peer", m.Peer, "error", err)
 			}
 		}
 		s.log.Debug("N4 session modified", "node", is.Node, "seid", is.SEID)

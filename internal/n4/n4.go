@@ -27,7 +27,18 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/polycube/polycube/internal/n4/rules"
 	"github.com/polycube/polycube/pdusession"
+)
+
+// Types of the rules that callers need.
+type (
+	// Locals are the local addresses of tunnels.
+	Locals = rules.Locals
+	// Local is one of them.
+	Local = rules.Local
+	// EndMarker is a message for the remote end of a tunnel.
+	EndMarker = rules.EndMarker
 )
 
 // DataPlane is where sessions take effect. Its methods are called by one goroutine, which also takes notices: they must not
@@ -42,9 +53,9 @@ type DataPlane interface {
 	// Seen returns when the last packet of a session passed (CLOCK_MONOTONIC); 0: none has.
 	Seen(rows *pdusession.Rows) (time.Duration, error)
 	// EndMarker sends an end marker into a tunnel.
-	EndMarker(peer netip.Addr, teid uint32) error
-	// Local returns the address of this end of tunnels, of the family of an address, which may be unspecified.
-	Local(of netip.Addr) (netip.Addr, error)
+	EndMarker(m EndMarker) error
+	// Locals returns the addresses of this end of tunnels.
+	Locals() Locals
 }
 
 // Batch is a number of changes that take effect together.

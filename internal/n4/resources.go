@@ -24,7 +24,7 @@ var errNoTEID = errors.New("no free TEID")
 type resources struct {
 	data      DataPlane
 	random    *mathrand.ChaCha8
-	teids     map[uint32]uint64
+	teids     map[rules.TEID]uint64
 	addresses map[netip.Addr]uint64 // the first address of an IPv6 prefix
 	pools     []*pool
 	instances []string
@@ -35,7 +35,7 @@ type resources struct {
 func newResources(c *Config, data DataPlane) *resources {
 	var seed [32]byte
 	rand.Read(seed[:]) // never returns an error
-	r := &resources{data: data, random: mathrand.NewChaCha8(seed), teids: map[uint32]uint64{}, addresses: map[netip.Addr]uint64{},
+	r := &resources{data: data, random: mathrand.NewChaCha8(seed), teids: map[rules.TEID]uint64{}, addresses: map[netip.Addr]uint64{},
 		instances: c.Instances, maxGBR: c.GuaranteedKbps}
 	for _, p := range c.Pools {
 		r.pools = append(r.pools, newPool(p))
@@ -47,7 +47,7 @@ func newResources(c *Config, data DataPlane) *resources {
 type claim struct {
 	*resources
 	session   uint64
-	taken     []uint32
+	taken     []rules.TEID
 	allocated []netip.Addr
 	gbrBefore rules.Rates
 	gbrAfter  rules.Rates
@@ -56,13 +56,13 @@ type claim struct {
 func (r *resources) claim(session uint64) *claim { return &claim{resources: r, session: session} }
 
 // TEID returns a random one: the tunnels of a device cannot be guessed.
-func (c *claim) TEID() (uint32, error) {
+func (c *claim) TEID(local string) (uint32, error) {
 	for range 64 {
-		teid := uint32(c.random.Uint64())
-		if _, used := c.teids[teid]; teid != 0 && !used {
-			c.teids[teid] = c.session
-			c.taken = append(c.taken, teid)
-			return teid, nil
+		t := rules.TEID{Local: local, TEID: uint32(c.random.Uint64())}
+		if _, used := c.teids[t]; t.TEID != 0 && !used {
+			c.teids[t] = c.session
+			c.taken = append(c.taken, t)
+			return t.TEID, nil
 		}
 	}
 	return 0, errNoTEID
@@ -95,8 +95,8 @@ func (c *claim) allocate(instance string, v4 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("network instance %q: %w", instance, errOccupied)
 }
 
-// Local is the address of this end of tunnels.
-func (c *claim) Local(of netip.Addr) (netip.Addr, error) { return c.data.Local(of) }
+// Locals are the addresses of this end of tunnels.
+func (c *claim) Locals() rules.Locals { return c.data.Locals() }
 
 // Known reports whether there is a network instance.
 func (c *claim) Known(instance string) bool {
@@ -130,7 +130,7 @@ func (c *claim) complete(was, is *rules.Set) error {
 	}
 	for _, addr := range deviceAddresses(is) {
 		if of, used := c.addresses[addr]; used && of != c.session {
-			return &rules.RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, 0), Why: "another session has the address " + addr.String()}
+			return &rules.RefusalError{Cause: ie.CauseRuleCreationModificationFailure, Failed: failedPDR(is, rules.TEID{}), Why: "another session has the address " + addr.String()}
 		} else if !used {
 			c.addresses[addr] = c.session
 			c.allocated = append(c.allocated, addr)
@@ -150,10 +150,10 @@ func (c *claim) complete(was, is *rules.Set) error {
 	return nil
 }
 
-// failedPDR names the first PDR with a TEID.
-func failedPDR(s *rules.Set, teid uint32) *rules.Failed {
+// failedPDR names the first PDR with a TEID; 0: the first one.
+func failedPDR(s *rules.Set, teid rules.TEID) *rules.Failed {
 	for i := range s.PDRs {
-		if r := &s.PDRs[i]; teid == 0 || r.TEID == teid {
+		if r := &s.PDRs[i]; teid.TEID == 0 || r.Has(teid) {
 			return &rules.Failed{Kind: ie.RuleIDTypePDR, ID: uint32(r.ID)}
 		}
 	}
@@ -183,7 +183,7 @@ func (r *resources) free(addr netip.Addr) {
 // settle returns what a session had and has no more, once the data plane does not use it. Either set may be nil. What was
 // taken for rules that the same request has replaced is returned, too.
 func (c *claim) settle(was, is *rules.Set) {
-	var before, after []uint32
+	var before, after []rules.TEID
 	if was != nil {
 		before = was.TEIDs()
 	}

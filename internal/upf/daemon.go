@@ -8,9 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/netip"
 	"net/url"
 
+	"github.com/polycube/polycube/gtppath"
+	"github.com/polycube/polycube/internal/n4"
 	"github.com/polycube/polycube/internal/sidecar"
 )
 
@@ -25,10 +26,8 @@ func newDaemon(socket string) *daemon { return &daemon{sidecar.NewDaemon(socket)
 
 // cubeState is the part of the cube's state that the program needs.
 type cubeState struct {
-	UUID   string `json:"uuid"`
-	Locals []struct {
-		Address netip.Addr `json:"address"`
-	} `json:"local-address"`
+	UUID   string            `json:"uuid"`
+	Locals []gtppath.Address `json:"local-address"`
 }
 
 // errNoCube is a cube that does not exist.
@@ -43,8 +42,12 @@ func (d *daemon) cube(ctx context.Context, name string) (is cubeState, err error
 }
 
 // endMarker asks a cube to send an End Marker.
-func (d *daemon) endMarker(ctx context.Context, name string, peer netip.Addr, teid uint32) error {
-	body, err := json.Marshal(map[string]any{"tunnel-endpoint": peer, "remote-teid": teid})
+func (d *daemon) endMarker(ctx context.Context, name string, m n4.EndMarker) error {
+	to := map[string]any{"tunnel-endpoint": m.Peer, "remote-teid": m.TEID}
+	if m.Local != "" {
+		to["network-instance"] = m.Local
+	}
+	body, err := json.Marshal(to)
 	if err != nil {
 		return err
 	}

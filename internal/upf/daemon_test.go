@@ -5,7 +5,6 @@ package upf
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,10 +12,13 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/polycube/polycube/cube"
+	"github.com/polycube/polycube/gtppath"
+	"github.com/polycube/polycube/internal/n4/rules"
 )
 
 // fakeDaemon is a daemon whose answers are by method and path.
@@ -103,7 +105,11 @@ func TestEndMarkersAreSentByTheDaemon(t *testing.T) {
 	}})
 	p := newPlane(d, "u", nil, cubeState{}, slog.New(slog.DiscardHandler))
 	for teid := range uint32(2) {
-		if err := p.EndMarker(netip.MustParseAddr("192.0.2.10"), 1025+teid); err != nil {
+		m := rules.EndMarker{Tunnel: rules.Tunnel{Peer: netip.MustParseAddr("192.0.2.10"), TEID: 1025 + teid}}
+		if teid == 1 {
+			m.Local = "n9"
+		}
+		if err := p.EndMarker(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,8 +119,8 @@ func TestEndMarkersAreSentByTheDaemon(t *testing.T) {
 		defer close(ended)
 		p.mark(ctx)
 	}()
-	for teid := range 2 {
-		want := fmt.Sprintf(`application/json {"remote-teid":%d,"tunnel-endpoint":"192.0.2.10"}`, 1025+teid)
+	for _, want := range []string{`{"remote-teid":1025,"tunnel-endpoint":"192.0.2.10"}`, `{"network-instance":"n9","remote-teid":1026,"tunnel-endpoint":"192.0.2.10"}`} {
+		want = "application/json " + want
 		if got := <-sent; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -122,7 +128,7 @@ func TestEndMarkersAreSentByTheDaemon(t *testing.T) {
 	stop()
 	<-ended
 	for {
-		if err := p.EndMarker(netip.MustParseAddr("192.0.2.10"), 1); err != nil {
+		if err := p.EndMarker(rules.EndMarker{}); err != nil {
 			if !errors.Is(err, cube.ErrFull) {
 				t.Error(err)
 			}
@@ -131,23 +137,18 @@ func TestEndMarkersAreSentByTheDaemon(t *testing.T) {
 	}
 }
 
-// TestTunnelsComeFromTheFirstAddressOfAFamily.
-func TestTunnelsComeFromTheFirstAddressOfAFamily(t *testing.T) {
+// TestLocalAddressesAreThoseOfTheCube, which may change.
+func TestLocalAddressesAreThoseOfTheCube(t *testing.T) {
 	t.Parallel()
 	var is cubeState
 	p := newPlane(nil, "u", nil, is, slog.New(slog.DiscardHandler))
-	if _, err := p.Local(netip.IPv4Unspecified()); !errors.Is(err, cube.ErrNotFound) {
-		t.Errorf("no address: %v", err)
+	if got := p.Locals(); len(got) != 0 {
+		t.Errorf("no address: %v", got)
 	}
-	for _, a := range []string{"2001:db8::1", "192.0.2.9", "192.0.2.1"} {
-		is.Locals = append(is.Locals, struct {
-			Address netip.Addr `json:"address"`
-		}{netip.MustParseAddr(a)})
-	}
+	n3, n9 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.3.1")
+	is.Locals = []gtppath.Address{{Address: n3}, {Address: n9, Instance: "n9"}}
 	p.know(is)
-	for of, want := range map[netip.Addr]string{netip.IPv4Unspecified(): "192.0.2.1", netip.IPv6Unspecified(): "2001:db8::1"} {
-		if got, err := p.Local(of); err != nil || got.String() != want {
-			t.Errorf("%v: %v, %v", of, got, err)
-		}
+	if got, want := p.Locals(), (rules.Locals{{Address: n3}, {Address: n9, Instance: "n9"}}); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

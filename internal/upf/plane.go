@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/polycube/polycube/cube"
@@ -23,28 +22,22 @@ type plane struct {
 	name   string
 	log    *slog.Logger
 	// locals are the local tunnel addresses, which may be reconfigured at any time.
-	locals atomic.Pointer[[]netip.Addr]
+	locals atomic.Pointer[n4.Locals]
 	// markers queues End Markers to be sent, so that no session waits for the daemon.
-	markers chan marker
-}
-
-// marker is an End Marker for the remote end of a tunnel.
-type marker struct {
-	peer netip.Addr
-	teid uint32
+	markers chan n4.EndMarker
 }
 
 func newPlane(d *daemon, name string, tables *pdusession.Tables, is cubeState, log *slog.Logger) *plane {
-	p := &plane{Tables: tables, daemon: d, name: name, log: log, markers: make(chan marker, 4096)}
+	p := &plane{Tables: tables, daemon: d, name: name, log: log, markers: make(chan n4.EndMarker, 4096)}
 	p.know(is)
 	return p
 }
 
 // know updates the addresses of the cube.
 func (p *plane) know(is cubeState) {
-	locals := make([]netip.Addr, 0, len(is.Locals))
+	locals := make(n4.Locals, 0, len(is.Locals))
 	for _, l := range is.Locals {
-		locals = append(locals, l.Address)
+		locals = append(locals, n4.Local{Address: l.Address, Instance: l.Instance})
 	}
 	p.locals.Store(&locals)
 }
@@ -52,23 +45,13 @@ func (p *plane) know(is cubeState) {
 // Begin implements n4.DataPlane.
 func (p *plane) Begin() n4.Batch { return p.Tables.Begin() }
 
-// Local implements n4.DataPlane: tunnels use the numerically lowest address of a family.
-func (p *plane) Local(of netip.Addr) (local netip.Addr, err error) {
-	for _, a := range *p.locals.Load() {
-		if a.Is4() == of.Is4() && (!local.IsValid() || a.Less(local)) {
-			local = a
-		}
-	}
-	if !local.IsValid() {
-		err = fmt.Errorf("cube %s has no local-address of the family of %s: add one: %w", p.name, of, cube.ErrNotFound)
-	}
-	return local, err
-}
+// Locals implements n4.DataPlane.
+func (p *plane) Locals() n4.Locals { return *p.locals.Load() }
 
 // EndMarker implements n4.DataPlane.
-func (p *plane) EndMarker(peer netip.Addr, teid uint32) error {
+func (p *plane) EndMarker(m n4.EndMarker) error {
 	select {
-	case p.markers <- marker{peer, teid}:
+	case p.markers <- m:
 		return nil
 	default:
 		return fmt.Errorf("the queue of End Markers for polycubed: %w", cube.ErrFull)
@@ -82,8 +65,8 @@ func (p *plane) mark(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case m := <-p.markers:
-			if err := p.daemon.endMarker(ctx, p.name, m.peer, m.teid); err != nil {
-				p.log.Warn("send End Marker", "peer", m.peer, "teid", m.teid, "error", err)
+			if err := p.daemon.endMarker(ctx, p.name, m); err != nil {
+				p.log.Warn("send End Marker", "peer", m.Peer, "teid", m.TEID, "error", err)
 			}
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/wmnsk/go-pfcp/ie"
 
 	"github.com/polycube/polycube/internal/n4"
+	"github.com/polycube/polycube/internal/n4/rules"
 	"github.com/polycube/polycube/internal/sidecar"
 	"github.com/polycube/polycube/pdusession"
 	"github.com/polycube/polycube/test/pace"
@@ -37,10 +38,12 @@ func (nothing) Begin() n4.Batch                                        { return 
 func (nothing) Counts(uint32) (pdusession.Counts, error)               { return pdusession.Counts{}, nil }
 func (nothing) Arm(uint32, pdusession.Volume, pdusession.Volume) error { return nil }
 func (nothing) Seen(*pdusession.Rows) (time.Duration, error)           { return 0, nil }
-func (nothing) EndMarker(netip.Addr, uint32) error                     { return nil }
-func (nothing) Local(netip.Addr) (netip.Addr, error)                   { return netip.MustParseAddr("192.0.2.1"), nil }
-func (nothing) Remove(*pdusession.Rows) error                          { return nil }
-func (nothing) Commit() (map[uint32]pdusession.Counts, error)          { return nil, nil }
+func (nothing) EndMarker(rules.EndMarker) error                        { return nil }
+func (nothing) Locals() rules.Locals {
+	return rules.Locals{{Address: netip.MustParseAddr("192.0.2.1")}}
+}
+func (nothing) Remove(*pdusession.Rows) error                 { return nil }
+func (nothing) Commit() (map[uint32]pdusession.Counts, error) { return nil, nil }
 func (nothing) Put(_ *pdusession.Rows, s *pdusession.Session) (*pdusession.Rows, error) {
 	return &pdusession.Rows{Size: uint32(len(s.Rules)), Usages: map[uint32]uint32{1: 1}}, nil
 }

@@ -7,6 +7,7 @@ package smf
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -17,8 +18,9 @@ import (
 type Session struct {
 	// Seid is that of the UPF, CPSeid that of the SMF.
 	Seid, CPSeid uint64
-	// TEIDs are those of F-TEIDs that the UPF has chosen, by PDR.
-	TEIDs map[uint16]uint32
+	// TEIDs are those of F-TEIDs that the UPF has chosen, by PDR, and Locals the addresses of these: IPv4, if there is one.
+	TEIDs  map[uint16]uint32
+	Locals map[uint16]netip.Addr
 	// IPv4 and IPv6 are addresses that the UPF has allocated.
 	IPv4, IPv6 netip.Addr
 }
@@ -74,7 +76,7 @@ func (s *SMF) Establish(ctx context.Context, cpSeid uint64, rules ...*ie.IE) (*S
 	if err != nil {
 		return nil, fmt.Errorf("SMF: session %d: %w", cpSeid, err)
 	}
-	is := &Session{Seid: up.SEID, CPSeid: cpSeid, TEIDs: map[uint16]uint32{}}
+	is := &Session{Seid: up.SEID, CPSeid: cpSeid, TEIDs: map[uint16]uint32{}, Locals: map[uint16]netip.Addr{}}
 	return is, is.created(m.CreatedPDR)
 }
 
@@ -87,6 +89,11 @@ func (s *Session) created(pdrs []*ie.IE) error {
 		}
 		if f, err := created.FTEID(); err == nil {
 			s.TEIDs[id] = f.TEID
+			for _, address := range []net.IP{f.IPv6Address, f.IPv4Address.To4()} {
+				if a, ok := netip.AddrFromSlice(address); ok {
+					s.Locals[id] = a
+				}
+			}
 		}
 		if ue, err := created.UEIPAddress(); err == nil {
 			if a, ok := netip.AddrFromSlice(ue.IPv4Address); ok {

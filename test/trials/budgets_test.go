@@ -76,8 +76,8 @@ var exceptions = []exception{
 	{"pbforwarder", link.Inline, 30_000, "2026-11-27", 27_663, "6.18", "as in call mode"},
 	{"router", link.Call, 22_000, "2026-11-25", 19_218, "6.18", "just below the budget: the margin is for other kernels"},
 	{"router", link.Inline, 27_000, "2026-11-25", 23_950, "6.18", "IPv4, IPv6 and ICMP errors in one program"},
-	{"upf", link.Call, 22_000, "2026-11-30", 20_333, "6.18", "one pass does what gtphandler, classifier and policer do: both ends of a tunnel, flows, meters, usages"},
-	{"upf", link.Inline, 26_000, "2026-11-30", 23_873, "6.1", "as in call mode; on 6.12 and 6.18 it is below the budget"},
+	{"upf", link.Call, 22_000, "2026-11-30", 20_944, "6.18", "one pass does what gtphandler, classifier and policer do: both ends of a tunnel, flows, meters, usages"},
+	{"upf", link.Inline, 26_000, "2026-11-30", 24_798, "6.1", "as in call mode; on 6.12 and 6.18 it is below the budget"},
 }
 
 // allowed is the budget of verified instructions of a service's programs in a mode.

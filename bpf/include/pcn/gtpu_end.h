@@ -66,8 +66,12 @@ PCN_MAP(limits, BPF_MAP_TYPE_ARRAY, __u32, struct pcn_gtpu_end_limits, 1);
 PCN_MAP(buckets, BPF_MAP_TYPE_ARRAY, __u32, __u64, PCN_GTPU_END_LIMITS);
 /* The addresses of this end of tunnels, with the number of the network instance of each; 0: it has no name. */
 PCN_MAP(addresses, BPF_MAP_TYPE_HASH, pcn_address, __u32, 64);
-/* The MAC address that packets of each peer have come from; 0: none has come yet. The cube sets the size of the map. */
+/* The MAC address that packets of each peer have come from, in the lower 48 bits; 0: none has come yet. Programs leave the other bits
+ * as they are: user space has the number of a network instance there. The cube sets the size of the map. */
 PCN_MAP_FLAGS(stations, BPF_MAP_TYPE_HASH, pcn_address, __u64, 1024, BPF_F_NO_PREALLOC);
+
+/* Internal: these bits. */
+#define PCN_GTPU_END_MAC 0xffffffffffffull
 
 /* A tunnel of a network instance with a name: a TEID identifies a tunnel only within its network instance. In Go: gtppath.Tunnel. */
 struct pcn_gtpu_end_tunnel {
@@ -111,7 +115,7 @@ PCN_INLINE void pcn_gtpu_end_learn(struct CTXTYPE *ctx, const struct pcn_flow *f
 
 	if (!known || (void *)(eth + 1) > pcn_data_end(ctx))
 		return;
-	__u64 mac = pcn_macs(eth).from;
+	__u64 mac = pcn_macs(eth).from | (*known & ~PCN_GTPU_END_MAC);
 	if (*known != mac)
 		*known = mac;
 }
@@ -223,7 +227,7 @@ PCN_INLINE int pcn_gtpu_end_macs(struct CTXTYPE *ctx, struct pcn_gtpu_tunnel *t,
 		return -1;
 	struct pcn_macs macs = pcn_macs(eth);
 	t->from = macs.from;
-	t->to = known && *known ? *known : macs.to;
+	t->to = known && *known & PCN_GTPU_END_MAC ? *known & PCN_GTPU_END_MAC : macs.to;
 	return 0;
 }
 

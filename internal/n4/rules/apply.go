@@ -21,11 +21,17 @@ type Change struct {
 	PDRs, Updated []uint16
 	// FARs were updated. EndMarkers are the former tunnels that end with an end marker.
 	FARs       []uint32
-	EndMarkers []Tunnel
+	EndMarkers []EndMarker
 	// RemovedURRs were removed, and perhaps created again with the same ID.
 	RemovedURRs []uint32
 	// VolumeQuotas and TimeQuotas are the URRs with new ones.
 	VolumeQuotas, TimeQuotas []uint32
+}
+
+// EndMarker is for the remote end of a tunnel; Local is the network instance in the data plane that it is sent from.
+type EndMarker struct {
+	Tunnel
+	Local string
 }
 
 var requestUnsupported = []uint16{
@@ -193,7 +199,7 @@ func (e *edit) updateFAR(g tlv.Group) error {
 	if r == nil {
 		return failure(ie.RuleIDTypeFAR, id, "the FAR is unknown")
 	}
-	was := r.Tunnel
+	was := EndMarker{r.Tunnel, r.Local}
 	endMarkers, err := r.read(g, ie.UpdateForwardingParameters)
 	if err != nil {
 		return named(err, ie.RuleIDTypeFAR, id)
@@ -202,18 +208,22 @@ func (e *edit) updateFAR(g tlv.Group) error {
 		return err
 	}
 	e.change.FARs = append(e.change.FARs, id)
-	if endMarkers && was.Peer.IsValid() && was != r.Tunnel {
+	if endMarkers && was.Peer.IsValid() && was.Tunnel != r.Tunnel {
 		e.change.EndMarkers = append(e.change.EndMarkers, was)
 	}
 	return nil
 }
 
-// reachable refuses a tunnel of a family that this end has no address of.
+// reachable decides which network instance packets in a tunnel are sent from, and refuses a tunnel of a family that this has no address
+// of.
 func (e *edit) reachable(r *FAR) error {
+	r.Local = ""
 	if !r.Tunnel.Peer.IsValid() {
 		return nil
 	}
-	if _, err := e.res.Local(r.Tunnel.Peer); err != nil {
+	locals := e.res.Locals()
+	r.Local = locals.Instance(r.Destination, r.Instance)
+	if _, err := locals.Address(r.Local, r.Tunnel.Peer); err != nil {
 		return failure(ie.RuleIDTypeFAR, r.ID, "tunnel to %v: %v", r.Tunnel.Peer, err)
 	}
 	return nil

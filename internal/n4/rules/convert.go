@@ -23,13 +23,14 @@ func (s *Set) Convert(limits Limits) (*pdusession.Session, error) {
 		return nil, conditional(ie.UEIPAddress, "no PDR has an address of the device")
 	}
 	is := &pdusession.Session{IPv4: s.IPv4, IPv6: s.IPv6, Rules: make([]pdusession.Rule, 0, len(s.PDRs))}
-	flows := map[uint32]int{}
+	flows := map[TEID]int{}
 	for p := range s.PDRs {
 		rule, err := s.rule(&s.PDRs[p])
 		if err != nil {
 			return nil, err
 		}
-		if flows[rule.TEID] += max(1, len(rule.Flows)); flows[rule.TEID] > pdusession.MaxFlows {
+		of := s.PDRs[p].local()
+		if flows[of] += max(1, len(rule.Flows)); flows[of] > pdusession.MaxFlows {
 			return nil, failure(ie.RuleIDTypePDR, uint32(rule.ID), "more than %d flows", pdusession.MaxFlows)
 		}
 		is.Rules = append(is.Rules, rule)
@@ -75,10 +76,10 @@ func (s *Set) rule(r *PDR) (pdusession.Rule, error) {
 	if err != nil {
 		return pdusession.Rule{}, err
 	}
-	is := pdusession.Rule{ID: r.ID, TEID: r.TEID, FromNetwork: r.TEID != 0 && r.Source != ie.SrcInterfaceAccess, Flows: flows, Usages: r.URRs}
+	is := pdusession.Rule{ID: r.ID, TEID: r.TEID, Instance: r.Local, FromNetwork: r.TEID != 0 && r.Source != ie.SrcInterfaceAccess, Flows: flows, Usages: r.URRs}
 	is.Forward = pdusession.Forward{Action: far.Action, Notify: far.Notify}
 	if t := far.Tunnel; t.Peer.IsValid() {
-		is.Forward.Peer, is.Forward.TEID = t.Peer, t.TEID
+		is.Forward.Peer, is.Forward.TEID, is.Forward.Instance = t.Peer, t.TEID, far.Local
 	}
 	if far.Redirect != "" && far.Action == pdusession.Pass {
 		if is.FromNetwork || is.TEID == 0 || is.Forward.Peer.IsValid() {

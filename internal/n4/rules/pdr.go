@@ -17,13 +17,13 @@ import (
 
 // Resources are what the UP function allocates for a session. A request that is refused returns them.
 type Resources interface {
-	// TEID returns a new one.
-	TEID() (uint32, error)
+	// TEID returns a new one of a network instance of the data plane.
+	TEID(local string) (uint32, error)
 	// IPv4 and IPv6 allocate from the pools of a network instance.
 	IPv4(instance string) (netip.Addr, error)
 	IPv6(instance string) (netip.Prefix, error)
-	// Local is the address of this end of tunnels, of the family of an address.
-	Local(of netip.Addr) (netip.Addr, error)
+	// Locals are the addresses of this end of tunnels.
+	Locals() Locals
 	// Known reports whether there is a network instance.
 	Known(instance string) bool
 }
@@ -180,21 +180,8 @@ func (s *Set) readFTEID(r *PDR, i tlv.IE, res Resources) error {
 	if !r.Tunnel4 && !r.Tunnel6 {
 		return Incorrect(i.Type, fmt.Errorf("no address"))
 	}
-	for _, family := range []struct {
-		has   bool
-		of    netip.Addr
-		given []byte
-	}{{r.Tunnel4, netip.IPv4Unspecified(), f.IPv4Address}, {r.Tunnel6, netip.IPv6Unspecified(), f.IPv6Address}} {
-		if !family.has {
-			continue
-		}
-		local, err := res.Local(family.of)
-		if err != nil {
-			return failure(ie.RuleIDTypePDR, uint32(r.ID), "address of tunnels: %v", err)
-		}
-		if given, _ := netip.AddrFromSlice(family.given); !f.HasCh() && given != local {
-			return failure(ie.RuleIDTypePDR, uint32(r.ID), "%v is not the address of tunnels, %v is", given, local)
-		}
+	if err := r.readLocal(f, res.Locals()); err != nil {
+		return err
 	}
 	if !f.HasCh() {
 		if r.TEID = f.TEID; r.TEID == 0 {
@@ -205,6 +192,38 @@ func (s *Set) readFTEID(r *PDR, i tlv.IE, res Resources) error {
 	return s.choose(r, f, res)
 }
 
+// readLocal decides which network instance of the data plane a local F-TEID is in: that of the given addresses, or the one for the
+// rule, if the address is to be chosen, too.
+func (r *PDR) readLocal(f *ie.FTEIDFields, locals Locals) error {
+	r.Local = locals.Instance(r.Source, r.Instance)
+	first := true
+	for _, family := range []struct {
+		has   bool
+		of    netip.Addr
+		given []byte
+	}{{r.Tunnel4, netip.IPv4Unspecified(), f.IPv4Address}, {r.Tunnel6, netip.IPv6Unspecified(), f.IPv6Address}} {
+		switch {
+		case !family.has:
+			continue
+		case f.HasCh():
+			if _, err := locals.Address(r.Local, family.of); err != nil {
+				return failure(ie.RuleIDTypePDR, uint32(r.ID), "address of tunnels: %v", err)
+			}
+			continue
+		}
+		given, _ := netip.AddrFromSlice(family.given)
+		local, ok := locals.Of(given)
+		switch {
+		case !ok:
+			return failure(ie.RuleIDTypePDR, uint32(r.ID), "%v is not an address of tunnels", given)
+		case !first && local != r.Local:
+			return failure(ie.RuleIDTypePDR, uint32(r.ID), "the addresses of the F-TEID are in network instances %q and %q", r.Local, local)
+		}
+		r.Local, first = local, false
+	}
+	return nil
+}
+
 // choose gives PDRs with the same CHOOSE ID the same TEID.
 func (s *Set) choose(r *PDR, f *ie.FTEIDFields, res Resources) error {
 	r.Chosen = true
@@ -212,13 +231,13 @@ func (s *Set) choose(r *PDR, f *ie.FTEIDFields, res Resources) error {
 		id := f.ChooseID
 		r.Choose = &id
 		for j := range s.PDRs {
-			if other := &s.PDRs[j]; other.Choose != nil && *other.Choose == id && other.TEID != 0 {
+			if other := &s.PDRs[j]; other.Choose != nil && *other.Choose == id && other.TEID != 0 && other.Local == r.Local {
 				r.TEID = other.TEID
 				return nil
 			}
 		}
 	}
-	teid, err := res.TEID()
+	teid, err := res.TEID(r.Local)
 	if err != nil {
 		return &RefusalError{Cause: ie.CauseNoResourcesAvailable, Why: err.Error()}
 	}

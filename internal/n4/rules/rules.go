@@ -33,9 +33,11 @@ type PDR struct {
 	Source   uint8  `json:"s,omitempty"`
 	Instance string `json:"n,omitempty"`
 	// TEID is that of the local F-TEID, 0: none; Tunnel4 and Tunnel6 are the families of its addresses.
-	TEID    uint32 `json:"t,omitempty"`
+	TEID uint32 `json:"t,omitempty"`
+	// Local is the network instance of these in the data plane.
 	Tunnel4 bool   `json:"t4,omitempty"`
 	Tunnel6 bool   `json:"t6,omitempty"`
+	Local   string `json:"l,omitempty"`
 	// Chosen: this end has chosen the TEID, for all PDRs with the same Choose.
 	Chosen bool   `json:"c,omitempty"`
 	Choose *uint8 `json:"ci,omitempty"`
@@ -83,6 +85,8 @@ type FAR struct {
 	Destination uint8  `json:"d,omitempty"`
 	Instance    string `json:"ni,omitempty"`
 	Tunnel      Tunnel `json:"t,omitzero"`
+	// Local is the network instance in the data plane that packets in the tunnel are sent from.
+	Local string `json:"l,omitempty"`
 	// DSCP is that of the Transport Level Marking; nil: none.
 	DSCP *uint8 `json:"m,omitempty"`
 	// Redirect is the URL that HTTP requests are redirected to; empty: none are.
@@ -174,16 +178,28 @@ func find[T any](list []T, is func(*T) bool) *T {
 	return nil
 }
 
+// TEID is that of a local F-TEID, in a network instance of the data plane.
+type TEID struct {
+	Local string
+	TEID  uint32
+}
+
 // TEIDs returns those of the local F-TEIDs, each once.
-func (s *Set) TEIDs() []uint32 {
-	var list []uint32
+func (s *Set) TEIDs() []TEID {
+	var list []TEID
 	for i := range s.PDRs {
-		if t := s.PDRs[i].TEID; t != 0 && !slices.Contains(list, t) {
+		if t := s.PDRs[i].local(); t.TEID != 0 && !slices.Contains(list, t) {
 			list = append(list, t)
 		}
 	}
 	return list
 }
+
+// local returns the TEID of the local F-TEID; 0: none.
+func (r *PDR) local() TEID { return TEID{r.Local, r.TEID} }
+
+// Has reports whether the local F-TEID of a PDR has a TEID.
+func (r *PDR) Has(t TEID) bool { return r.local() == t }
 
 // GBR returns the sum of the guaranteed rates.
 func (s *Set) GBR() Rates {
