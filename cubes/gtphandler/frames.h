@@ -101,18 +101,6 @@ PCN_INLINE int gtphandler_switch(struct CTXTYPE *ctx, struct pcn_md *md, __u32 t
 	return pcn_pkt_pass(ctx, md);
 }
 
-/* Whether an address is in the network instance of a session: that of the address that its tunnel comes from. */
-PCN_INLINE int gtphandler_in_instance(const struct gtphandler_session *s, const __be32 *address,
-				      __u32 instance)
-{
-	const __u32 *own;
-
-	if (pcn_address_same(s->source, address))
-		return 1;
-	own = bpf_map_lookup_elem(&addresses, s->source);
-	return own && *own == instance;
-}
-
 /* Decapsulates a frame from a device that has come to an address of a network instance. */
 PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 					const struct pcn_flow *flow, const struct pcn_gtpu *g,
@@ -124,7 +112,7 @@ PCN_INLINE int gtphandler_receive_frame(struct CTXTYPE *ctx, struct pcn_md *md,
 	__u32 class;
 	int result;
 
-	if (!s || !gtphandler_in_instance(s, flow->destination, instance))
+	if (!s || !gtphandler_in_instance(s->source, flow->destination, instance))
 		return pcn_gtpu_end_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL, PCN_GTPU_END_FAILURES,
 				       0);
 	if (g->payload < sizeof(eth) || pcn_load_bytes(ctx, g->at, &eth, sizeof(eth)))

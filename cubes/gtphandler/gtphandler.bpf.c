@@ -40,10 +40,10 @@ struct gtphandler_user {
 	__u32 teid;
 	__u32 counter;
 	__u8 qfi;
-	__u8 ipv6;	/* the tunnel is over IPv6 */
-	__u8 by_class;	/* the class of each packet is used as its TEID */
-	__u8 any_teid;	/* the user's own packets may have any TEID */
-	__u32 instance; /* the network instance of its tunnels */
+	__u8 ipv6;     /* the tunnel is over IPv6 */
+	__u8 by_class; /* the class of each packet is used as its TEID */
+	__u8 any_teid; /* the user's own packets may have any TEID */
+	__u32 zero;
 };
 
 /* The device that a network is behind: its address, or the first one of its prefix. */
@@ -119,6 +119,17 @@ PCN_INLINE const struct gtphandler_tunnel *gtphandler_tunnel(__u32 teid, __u32 i
 	return t;
 }
 
+/* Whether an address is in the network instance of the local address that a tunnel comes from. */
+PCN_INLINE int gtphandler_in_instance(const __be32 *local, const __be32 *address, __u32 instance)
+{
+	const __u32 *own;
+
+	if (pcn_address_same(local, address))
+		return 1;
+	own = bpf_map_lookup_elem(&addresses, local);
+	return own && *own == instance;
+}
+
 /* Reads the source of the packet in a message, as an address with a length of 128. Returns 4 or 6; 0 if it is not an IP packet. */
 PCN_INLINE int gtphandler_source(struct CTXTYPE *ctx, const struct pcn_gtpu *g,
 				 struct pcn_network *from)
@@ -191,7 +202,8 @@ PCN_INLINE int gtphandler_receive(struct CTXTYPE *ctx, struct pcn_md *md,
 		counter = t->counter;
 	} else {
 		u = version ? gtphandler_sender(&from, version == 6) : NULL;
-		if (!u || !u->any_teid || u->instance != instance)
+		if (!u || !u->any_teid ||
+		    !gtphandler_in_instance(u->source, flow->destination, instance))
 			return pcn_gtpu_end_up(ctx, md, GTPHANDLER_UNKNOWN_TUNNEL,
 					       PCN_GTPU_END_FAILURES, 0);
 		counter = u->counter;

@@ -22,7 +22,7 @@ type downlink struct {
 	TEID, Counter       uint32
 	QFI, IPv6           uint8
 	ByClass, AnyTEID    uint8
-	Instance            uint32
+	_                   uint32
 }
 
 // uplink is struct gtphandler_tunnel. Addresses are in network byte order.
@@ -195,7 +195,7 @@ func (c *Config) compile(u *User) (*user, error) {
 		return nil, err
 	}
 	is := &user{User: *u}
-	is.down = downlink{Source: inet.AddressOf(local), Destination: inet.AddressOf(u.Endpoint), TEID: u.Remote, QFI: u.QFI, Instance: gtppath.Instance(u.Instance)}
+	is.down = downlink{Source: inet.AddressOf(local), Destination: inet.AddressOf(u.Endpoint), TEID: u.Remote, QFI: u.QFI}
 	is.up.Class = u.TEID
 	if u.Class != nil {
 		is.up.Class = *u.Class
