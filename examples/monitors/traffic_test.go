@@ -93,15 +93,28 @@ func TestDistinctHosts(t *testing.T) {
 	t.Parallel()
 	each(t, "distinct-hosts", func(b *bench) {
 		udp := func(source string, port uint16) []byte { return from().IPv4(source, b4).UDP(port, 9).Bytes() }
-		b.In(udp(a4, 1), udp(a4, 1), udp(a4, 2), udp("10.0.0.3", 1))
-		b.In(from().IPv6(a6, b6).UDP(1, 9).Bytes(), from().VLAN(5).IPv4(a4, b4).UDP(1, 9).Bytes())
-		got := b.Values()
-		for metric, want := range map[string]uint64{"distinct_sources": 3, "distinct_destinations": 2, "distinct_flows": 5} {
-			if n := number(got["ingress "+metric]); n != want {
-				b.t.Errorf("%s is %d, want %d", metric, n, want)
+		// The hash has a random seed: in 0.4 % of all rounds, two of the keys share a register, and count as one.
+		const rounds, enough = 5, 3
+		right := map[string]int{}
+		for round := range byte(rounds) {
+			one, two := fmt.Sprintf("10.0.%d.1", round), fmt.Sprintf("10.0.%d.3", round)
+			b.In(udp(one, 1), udp(one, 1), udp(one, 2), udp(two, 1))
+			b.In(from().IPv6(fmt.Sprintf("2001:db8:%d::1", round), b6).UDP(1, 9).Bytes(), from().VLAN(5).IPv4(one, b4).UDP(1, 9).Bytes())
+			got := b.Values()
+			for metric, want := range map[string]uint64{"distinct_sources": 3, "distinct_destinations": 2, "distinct_flows": 5} {
+				if n := number(got["ingress "+metric]); n == want {
+					right[metric]++
+				} else {
+					b.t.Logf("%s is %d, want %d", metric, n, want)
+				}
+				if n := number(got["egress "+metric]); n != 0 {
+					b.t.Errorf("%s on egress is %d, want 0", metric, n)
+				}
 			}
-			if n := number(got["egress "+metric]); n != 0 {
-				b.t.Errorf("%s on egress is %d, want 0", metric, n)
+		}
+		for _, metric := range []string{"distinct_sources", "distinct_destinations", "distinct_flows"} {
+			if right[metric] < enough {
+				b.t.Errorf("%s was right in %d of %d rounds", metric, right[metric], rounds)
 			}
 		}
 		const many = 1000
