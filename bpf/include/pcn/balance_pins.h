@@ -149,7 +149,7 @@ PCN_GLOBAL int pcn_pin_move(__u64 hash, __u32 at)
 }
 
 /* Internal: makes room for a flow whose two buckets have only pins that stay. Returns the place, as pcn_pin_move has it; -1: none. */
-PCN_GLOBAL int pcn_pins_move(__u64 hash)
+PCN_INLINE int pcn_pins_move(__u64 hash)
 {
 	for (int at = 0; at < 2 * PCN_PINS_WAYS; at++) {
 		int moved = pcn_pin_move(hash, at);
