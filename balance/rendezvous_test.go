@@ -190,7 +190,7 @@ func TestInversesOfWeights(t *testing.T) {
 	}
 }
 
-// TestTimedTenThousandPools: 10,000 different pools of 10 servers, of which each then changes one.
+// TestTimedTenThousandPools: 10,000 different pools of 10 servers, then a change of one server in each.
 func TestTimedTenThousandPools(t *testing.T) {
 	e := newEnv(t, 1000)
 	tables, services := e.begin(t, Fitting)
