@@ -238,19 +238,19 @@ PCN_INLINE void count(struct efw_work *w)
 PCN_INLINE int forward(struct CTXTYPE *ctx, struct pcn_md *md, struct efw_packet *p)
 {
 	struct pcn_bypass_exit out = {};
-	int found = 1;
 
 	if (p->way != EFW_FORWARD)
 		return -1;
 #ifdef PCN_XDP
 	const struct pcn_bypass_exit *known = pcn_bypass_exit(p->route.ifindex);
-	if (known)
-		out = *known;
-	else
-		found = 0;
+	if (!known) {
+		pcn_count(&bypass_to_stack, PCN_BYPASS_NO_OUTPUT);
+		return -1;
+	}
+	out = *known;
 #endif
-	if (!found || !p->resolved) {
-		pcn_count(&bypass_to_stack, found ? PCN_BYPASS_NO_WAY : PCN_BYPASS_NO_OUTPUT);
+	if (!p->resolved) {
+		pcn_count(&bypass_to_stack, PCN_BYPASS_NO_WAY);
 		return -1;
 	}
 	if (pcn_bypass_retag(ctx, md, 0, out.tag))
