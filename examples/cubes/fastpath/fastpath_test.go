@@ -147,30 +147,36 @@ func TestHostsTalkThroughTheFastPath(t *testing.T) {
 			}
 			l := bpftest.New(t, o)
 			l.Forward()
-			l.CreateAll(`[{"name":"a","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth2"}]},
-				{"name":"b","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth1"}]}]`)
-			l.Attach("a", "veth1")
-			l.Attach("b", "veth2")
 			for i, h := range l.Hosts {
 				h.Run("ip", "addr", "add", fmt.Sprintf("10.0.%d.1/24", i+1), "dev", netns.Inner)
 				h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.254", i+1))
 			}
-			near, far := l.Hosts[0], l.Hosts[1]
-			near.Reaches(t, bpftest.Patience, "10.0.2.1", netns.PingOptions{Count: 20})
-			far.AnswerLines("10.0.2.1:7000", func(_ net.Addr, line string) string { return line })
-			if err := talks(near, "10.0.2.1:7000"); err != nil {
-				t.Error(err)
-			}
-			for _, name := range []string{"a", "b"} {
-				if fates := l.Fates(name); fates["redirected"] < 20 {
-					t.Errorf("%s: %v, want most packets redirected", name, fates)
-				}
-			}
-			if out, err := near.Command("ping", "-c", "1", "-W", "5", "-t", "1", "10.0.2.1").CombinedOutput(); !strings.Contains(string(out), "10.0.1.254") ||
+			cross(t, l, typ)
+			if out, err := l.Hosts[0].Command("ping", "-c", "1", "-W", "5", "-t", "1", "10.0.2.1").CombinedOutput(); !strings.Contains(string(out), "10.0.1.254") ||
 				!strings.Contains(string(out), "Time to live exceeded") {
 				t.Errorf("a packet with TTL 1: %v, %s", err, out)
 			}
 		})
+	}
+}
+
+// cross puts a cube on the netdev of each host, with an output for that of the other one, and lets the hosts talk.
+func cross(t *testing.T, l *bpftest.Lab, typ cube.Type) {
+	t.Helper()
+	l.CreateAll(`[{"name":"a","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth2"}]},
+		{"name":"b","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth1"}]}]`)
+	l.Attach("a", "veth1")
+	l.Attach("b", "veth2")
+	near, far := l.Hosts[0], l.Hosts[1]
+	near.Reaches(t, bpftest.Patience, "10.0.2.1", netns.PingOptions{Count: 20})
+	far.AnswerLines("10.0.2.1:7000", func(_ net.Addr, line string) string { return line })
+	if err := talks(near, "10.0.2.1:7000"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if fates := l.Fates(name); fates["redirected"] < 20 {
+			t.Errorf("%s: %v, want most packets redirected", name, fates)
+		}
 	}
 }
 

@@ -289,21 +289,7 @@ func TestHostsInVLANsTalkThroughTheFastPath(t *testing.T) {
 				h.Run("ip", "link", "set", "vlan"+id, "up")
 				h.Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.254", i+1))
 			}
-			l.CreateAll(`[{"name":"a","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth2"}]},
-				{"name":"b","service-name":"fastpath","type":"` + string(typ) + `","outputs":[{"number":0,"to":"veth1"}]}]`)
-			l.Attach("a", "veth1")
-			l.Attach("b", "veth2")
-			near, far := l.Hosts[0], l.Hosts[1]
-			near.Reaches(t, bpftest.Patience, "10.0.2.1", netns.PingOptions{Count: 20})
-			far.AnswerLines("10.0.2.1:7000", func(_ net.Addr, line string) string { return line })
-			if err := talks(near, "10.0.2.1:7000"); err != nil {
-				t.Error(err)
-			}
-			for _, name := range []string{"a", "b"} {
-				if fates := l.Fates(name); fates["redirected"] < 20 {
-					t.Errorf("%s: %v, want most packets redirected", name, fates)
-				}
-			}
+			cross(t, l, typ)
 		})
 	}
 }
