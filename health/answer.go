@@ -23,6 +23,8 @@ const (
 	retained = 1 << 10
 	// quoted is how much of an invalid answer an error shows.
 	quoted = 40
+	// begins is how an answer begins.
+	begins = "HTTP/"
 )
 
 // stage is what the next bytes of an answer are.
@@ -118,31 +120,26 @@ func (a *answer) end() (done bool, err error) {
 
 // cutLine cuts a line off, without its end; not ok if that has not arrived.
 func (a *answer) cutLine(p []byte) (line, rest []byte, ok bool, err error) {
-	i := bytes.IndexByte(p, '\n')
-	n := i + 1
-	if i < 0 {
-		n = len(p)
-	}
-	if a.head += n; a.head > maxHead {
-		if a.stage == statusLine || a.stage == headerLine {
-			return nil, nil, false, errHead
+	line, rest, ok = bytes.Cut(p, []byte{'\n'})
+	a.head += len(p) - len(rest)
+	if a.stage == statusLine { // before its length, since it depends on the network how much arrives at once
+		due := begins[min(len(a.line), len(begins)):]
+		if n := min(len(due), len(line)); due[:n] != string(line[:n]) {
+			return nil, nil, false, notHTTP(bytes.TrimSuffix(append(a.line, line[:min(len(line), quoted)]...), []byte{'\r'}))
 		}
+	}
+	switch {
+	case a.head <= maxHead:
+	case a.stage == statusLine || a.stage == headerLine:
+		return nil, nil, false, errHead
+	default:
 		return nil, nil, false, errChunks
 	}
-	if i < 0 {
-		a.line = append(a.line, p...)
-		const begins = "HTTP/"
-		if a.stage == statusLine && !strings.HasPrefix(begins, string(a.line[:min(len(a.line), len(begins))])) {
-			return nil, nil, false, notHTTP(a.line)
-		}
-		return nil, nil, false, nil
-	}
-	line = p[:i]
-	if len(a.line) > 0 {
+	if !ok || len(a.line) > 0 {
 		a.line = append(a.line, line...)
 		line = a.line
 	}
-	return bytes.TrimSuffix(line, []byte{'\r'}), p[n:], true, nil
+	return bytes.TrimSuffix(line, []byte{'\r'}), rest, ok, nil
 }
 
 func notHTTP(line []byte) error {

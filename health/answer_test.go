@@ -75,6 +75,8 @@ func TestAnswers(t *testing.T) {
 		{"HTTP/1.1 099 OK\r\n\r\n", 0, false, "", "not HTTP"},
 		{"HTTP/1.1 -20 OK\r\n\r\n", 0, false, "", "not HTTP"},
 		{"\r\n" + ok, 0, false, "", "not HTTP"},
+		{strings.Repeat("\x00", 2*maxHead), 0, false, "", "not HTTP"},
+		{"HTTP/1.1 200 " + strings.Repeat("O", maxHead), 0, false, "", "headers of the response exceed 16 KiB"},
 		{"HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, false, "", "another protocol"},
 		{ok + " folded\r\n\r\n", 0, false, "", "invalid header"},
 		{ok + "X : y\r\n\r\n", 0, false, "", "invalid header"},
