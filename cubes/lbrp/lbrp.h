@@ -168,8 +168,9 @@ struct lbrp_work {
 	struct pcn_service service;  /* that the packet is for */
 	struct lbrp_fragment_key fragment_key;
 	struct lbrp_fragment fragment;
+	__u64 client; /* the hash of the packet's source, if `keeps` */
+	__u32 keeps; /* for how many units of time the client keeps the server of its new session; 0: it need not */
 	__u32 opened; /* the last packet of a client had no session */
-	__u32 zero;
 };
 PCN_DISPOSABLE PCN_MAP(work, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct lbrp_work, 1);
 

@@ -211,8 +211,8 @@ func TestASessionIsOpenedOnce(t *testing.T) {
 				for range l.Entries("lb session") {
 					sessions++
 				}
-				if sessions != 100 {
-					t.Errorf("%d sessions, want 100", sessions)
+				if opened := l.Read("lb sessions opened"); sessions != 100 || opened != "100" {
+					t.Errorf("%d sessions, %s opened, want 100", sessions, opened)
 				}
 				for port := range uint16(100) {
 					was := server(l, request("10.0.1.2", 1000+port, ack))

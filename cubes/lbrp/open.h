@@ -68,7 +68,7 @@ PCN_GLOBAL int lbrp_remembered(__u64 hash, __u32 service, __u32 timeout)
 }
 
 /* The number of the server for the packet in the work area, of the service there, which has one of several ways to choose it;
- * 0: it has none. */
+ * 0: it has none. Notes in the work area for how long the client is to keep it. */
 PCN_GLOBAL int lbrp_choose(void)
 {
 	__u32 by = PCN_BALANCE_WITH_DESTINATION | PCN_BALANCE_WITH_PORTS, number = 0;
@@ -76,6 +76,7 @@ PCN_GLOBAL int lbrp_choose(void)
 
 	if (!w || !has_choices)
 		return 0;
+	w->keeps = 0;
 	__u32 id = w->service.id;
 	__u64 pool = w->service.pool;
 	struct lbrp_service *how = bpf_map_lookup_elem(&service_settings, &id);
@@ -97,9 +98,19 @@ PCN_GLOBAL int lbrp_choose(void)
 		number = lbrp_least(pool);
 	else
 		number = pcn_balance_server(pool, hash);
-	if (number && how->affinity)
-		pcn_pin_add(hash, pcn_pin_word(id, number, s->now), s->now, how->affinity);
+	w->client = hash;
+	w->keeps = how->affinity;
 	return number;
+}
+
+/* Has the client of a new session keep its server, if its service has affinity. */
+PCN_INLINE void lbrp_keep(const struct lbrp_work *w)
+{
+	struct lbrp_settings *s = lbrp_settings();
+
+	if (s && w->keeps)
+		pcn_pin_add(w->client, pcn_pin_word(w->service.id, w->new.server, s->now), s->now,
+			    w->keeps);
 }
 
 /* Sets the ends that the packet of a new session gets, and the key of the server's packets, and has the table's memory for both
@@ -226,8 +237,8 @@ PCN_INLINE void lbrp_give_back(struct lbrp_work *w)
 		pcn_conntrack_end((void *)e);
 }
 
-/* Opens the entry for the client's packets, after the other one was claimed, whose result is given. Returns its number, or a negative
- * reason. */
+/* Opens the entry for the client's packets, after the other one was claimed, whose result is given. Returns its number, with
+ * PCN_CONNTRACK_THERE if another CPU has opened it, or a negative reason. */
 PCN_GLOBAL int lbrp_complete(int there)
 {
 	struct lbrp_work *w = lbrp_work();
@@ -248,7 +259,7 @@ PCN_GLOBAL int lbrp_complete(int there)
 		pcn_session_twin(&w->twin, e);
 		if (!there && !lbrp_same(&w->twin, &w->reply.key))
 			lbrp_give_back(w);
-		return number & PCN_CONNTRACK_NUMBER;
+		return number;
 	}
 	/* The other CPU may have given back what it had claimed, as it had no room for its entry. */
 	if (there && !pcn_session_find(&w->reply.key) &&
@@ -327,13 +338,15 @@ PCN_INLINE int lbrp_open(struct lbrp_work *w, int picked)
 		result = lbrp_complete(result);
 	if (result == -LBRP_TABLE_FULL)
 		pcn_count(&counters, LBRP_FULL);
-	if (result <= 0)
+	if (result <= 0 || result & PCN_CONNTRACK_THERE)
 		return result;
 	__u32 number = w->new.server;
 	struct lbrp_server *server = bpf_map_lookup_elem(&servers, &number);
 
 	if (server)
 		__sync_fetch_and_add(&server->active, 1);
+	if (has_choices)
+		lbrp_keep(w);
 	lbrp_count_opened(w->key.protocol);
 	return result;
 }
