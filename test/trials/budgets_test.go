@@ -27,7 +27,7 @@ import (
 )
 
 // The budgets of each cube, alone, whatever its constants: of the verifier and of the stack in each of its programs, of
-// the time until it forwards, and of kernel memory.
+// the time until it forwards, and of kernel memory. The stack is counted as Linux 6.1 does, where functions count for most.
 const (
 	verifiedBudget = 20_000
 	stackBudget    = 512
@@ -90,13 +90,13 @@ func allowed(service string, mode link.Mode) int {
 	return verifiedBudget
 }
 
-// overBudget says which of its budgets a program exceeds, "" if none.
+// overBudget says which of its budgets a program exceeds, and with which constants, "" if none.
 func overBudget(service string, l datapath.TrialLoad) string {
 	if most := allowed(service, l.Mode); l.Verified > most {
-		return fmt.Sprintf("%d verified instructions, the budget is %d", l.Verified, most)
+		return fmt.Sprintf("%d verified instructions, the budget is %d; constants: %s", l.Verified, most, l.Constants)
 	}
 	if l.Stack <= 0 || l.Stack > stackBudget {
-		return fmt.Sprintf("%d bytes of stack, the budget is %d", l.Stack, stackBudget)
+		return fmt.Sprintf("%d bytes of stack, the budget is %d; constants: %s", l.Stack, stackBudget, l.Deepest)
 	}
 	return ""
 }

@@ -43,6 +43,8 @@ type Trial struct {
 	Brief bool
 	// Hooks are the hooks to try; nil means all for which the service has objects.
 	Hooks []cube.Hook
+	// Frame returns for how many bytes of stack a function with some bytes counts; nil means as on this kernel.
+	Frame func(bytes int) int
 }
 
 // Limits of a trial. The object, which is not trusted, determines how much there is to try.
@@ -79,9 +81,12 @@ type Load struct {
 	Mode link.Mode
 	// Constants are those that differ from their defaults, in words.
 	Constants string
-	// Instructions, Verified and Stack are what the program costs.
-	Instructions, Verified, Stack int
-	Took                          time.Duration
+	// Instructions and Verified are what the program costs.
+	Instructions, Verified int
+	// Stack is the most that a program of this kind takes, in bytes, and Deepest are the constants of that program.
+	Stack   int
+	Deepest string
+	Took    time.Duration
 }
 
 // Error is a program that could not be linked or that the kernel refused.
@@ -159,7 +164,10 @@ func TryLike(ctx context.Context, t Trial, as Like) (Report, error) {
 		if service.Object(h) == nil || t.Hooks != nil && !slices.Contains(t.Hooks, h) {
 			continue
 		}
-		r := &trier{t: t, hook: h, mode: as.Mode, service: service, frame: as.Kernel.Frame, report: &report}
+		r := &trier{t: t, hook: h, mode: as.Mode, service: service, frame: t.Frame, report: &report}
+		if r.frame == nil {
+			r.frame = as.Kernel.Frame
+		}
 		if err := r.run(ctx, as); err != nil {
 			return report, err
 		}
@@ -411,20 +419,28 @@ func (r *trier) load(a attempt, key segments.Program, spec *ebpf.ProgramSpec) er
 	if key.Role == link.OnResume {
 		mode = link.Call // the same whatever the mode of the others
 	}
-	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, r.words(a.values),
-		cost.Instructions, cost.Verified, cost.Stack, took})
+	constants := r.words(a.values)
+	r.report.heaviest(Load{key.Hook, a.at.name, key.Role, mode, constants,
+		cost.Instructions, cost.Verified, cost.Stack, constants, took})
 	return nil
 }
 
-// heaviest keeps a load if no load of its kind took more instructions.
+// heaviest keeps a load if no load of its kind took more instructions, and its stack if none took more.
 func (r *Report) heaviest(l Load) {
-	for i, is := range r.Loads {
-		if is.Hook == l.Hook && is.At == l.At && is.Role == l.Role && is.Mode == l.Mode {
-			if l.Verified > is.Verified {
-				r.Loads[i] = l
-			}
-			return
+	for i := range r.Loads {
+		is := &r.Loads[i]
+		if is.Hook != l.Hook || is.At != l.At || is.Role != l.Role || is.Mode != l.Mode {
+			continue
 		}
+		if is.Stack > l.Stack {
+			l.Stack, l.Deepest = is.Stack, is.Deepest
+		} else {
+			is.Stack, is.Deepest = l.Stack, l.Deepest
+		}
+		if l.Verified > is.Verified {
+			*is = l
+		}
+		return
 	}
 	r.Loads = append(r.Loads, l)
 }

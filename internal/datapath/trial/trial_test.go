@@ -170,6 +170,23 @@ func TestProgramsOnTrial(t *testing.T) {
 	}
 }
 
+// TestTheReportHasTheMostOfEachKind: the constants with the most instructions need not be those with the most stack.
+func TestTheReportHasTheMostOfEachKind(t *testing.T) {
+	var r Report
+	for _, l := range []Load{
+		{Constants: "a", Verified: 3, Stack: 64, Deepest: "a"},
+		{Constants: "b", Verified: 4, Stack: 32, Deepest: "b"},
+		{Constants: "c", Verified: 2, Stack: 96, Deepest: "c"},
+		{Mode: link.Inline, Constants: "c", Verified: 1, Stack: 128, Deepest: "c"},
+	} {
+		r.heaviest(l)
+	}
+	want := []Load{{Constants: "b", Verified: 4, Stack: 96, Deepest: "c"}, {Mode: link.Inline, Constants: "c", Verified: 1, Stack: 128, Deepest: "c"}}
+	if !slices.Equal(r.Loads, want) {
+		t.Errorf("%+v, want %+v", r.Loads, want)
+	}
+}
+
 // TestEachProgramIsTriedOnce: constants that a program does not read do not make it a different program.
 func TestEachProgramIsTriedOnce(t *testing.T) {
 	netns.NeedRoot(t)
