@@ -102,6 +102,12 @@ func carriedOut(t *testing.T, r *router, program string, forwards bool) {
 	}
 }
 
+// TestRulesAreOffloadedByAFilter: on kernels before 6.6, a program at TC is a filter, as those of others may be.
+func TestRulesAreOffloadedByAFilter(t *testing.T) {
+	needIptables(t)
+	carriedOut(t, newRouter(t, cube.TypeTC, `{}`, func(o *bpftest.Options) { o.Clsact = true }), "iptables-nft", true)
+}
+
 // TestWhatXDPWouldSkipKeepsRulesInTheStack: a queue with a rate at an output, which packets that are redirected at XDP do not meet.
 func TestWhatXDPWouldSkipKeepsRulesInTheStack(t *testing.T) {
 	needIptables(t)

@@ -266,6 +266,9 @@ func skipped(l netlink.Link) (out []string, err error) {
 	return out, nil
 }
 
+// ourPrefix is that of the names of our programs.
+const ourPrefix = "pcn_"
+
 // filters lists the filters and programs at a hook of a netdev that are not ours.
 func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err error) {
 	all, err := netlink.FilterList(l, hook)
@@ -273,9 +276,16 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 		return nil, fmt.Errorf("list the filters of %s: %w", l.Attrs().Name, err)
 	}
 	for _, f := range all {
-		if b, ok := f.(*netlink.BpfFilter); !ok || !strings.HasPrefix(b.Name, "pcn") {
-			out = append(out, "a tc filter of type "+f.Type())
+		if b, ok := f.(*netlink.BpfFilter); ok { // a kernel older than 6.6 has ours here
+			name, err := programName(ebpf.ProgramID(b.Id))
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasPrefix(name, ourPrefix) {
+				continue
+			}
 		}
+		out = append(out, "a tc filter of type "+f.Type())
 	}
 	query, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: at})
 	if errors.Is(err, unix.EINVAL) {
@@ -289,7 +299,7 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 		if err != nil {
 			return nil, err
 		}
-		if !strings.HasPrefix(name, "pcn_") {
+		if !strings.HasPrefix(name, ourPrefix) {
 			out = append(out, "program "+name)
 		}
 	}

@@ -85,9 +85,13 @@ func needIptables(t *testing.T) {
 	}
 }
 
-func newRouter(t *testing.T, typ cube.Type, config string) *router {
+func newRouter(t *testing.T, typ cube.Type, config string, options ...func(*bpftest.Options)) *router {
 	t.Helper()
-	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2, Host: []netns.Option{netns.WithIPv6()}, Follow: true, ServicesIn: services})
+	o := bpftest.Options{Type: typ, Hosts: 2, Host: []netns.Option{netns.WithIPv6()}, Follow: true, ServicesIn: services}
+	for _, set := range options {
+		set(&o)
+	}
+	l := bpftest.New(t, o)
 	r := &router{Lab: l, t: t, tables: map[string]string{}}
 	l.Lab.Run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
 	l.Lab.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0",

@@ -56,6 +56,8 @@ type Options struct {
 	ServicesIn func(l *Lab) []cube.Service
 	// Old disables all optional features of the kernel (internal/kernel).
 	Old bool
+	// Clsact attaches programs at TC as filters, as on kernels before 6.6.
+	Clsact bool
 	// Shadow lets cubes have namespaces.
 	Shadow bool
 }
@@ -129,7 +131,7 @@ func (l *Lab) start() error {
 		features = &kernel.Features{}
 	}
 	p, err := datapath.Open(datapath.Options{
-		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode,
+		Dir: l.dir, Instance: filepath.Base(filepath.Dir(l.dir)), Logger: logger, Mode: l.opts.Mode, Clsact: l.opts.Clsact,
 		Kernel: features, Taps: l.taps.indexes(), Loop: l.loop, NoSpares: true,
 	})
 	if err != nil {
