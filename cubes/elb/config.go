@@ -82,6 +82,7 @@ type Backend struct {
 type Timeout struct {
 	TCPEstablished uint32 `json:"tcp-established"`
 	TCPTransitory  uint32 `json:"tcp-transitory"`
+	TCPTimeWait    uint32 `json:"tcp-time-wait"`
 }
 
 // Select is enum elb_select.

@@ -289,7 +289,7 @@ type serverEntry struct {
 	Source   inet.Address
 	MAC      uint64
 	Netdev   uint32
-	Zero     uint32
+	Turn     uint32
 	Sessions uint32
 	Weight   uint16
 	Port     [2]byte

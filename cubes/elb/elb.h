@@ -72,8 +72,8 @@ struct elb_server {
 	pcn_address source; /* of the host, that it sees */
 	__u64 mac;	    /* of the next hop towards it */
 	__u32 netdev;	    /* that leads there */
-	__u32 zero;
-	__u32 sessions; /* that are not closing; the control plane counts them again */
+	__u32 turn;	    /* counts new sessions, which take source ports in turn */
+	__u32 sessions;	    /* that are not closing; the control plane counts them again */
 	__u16 weight;
 	__be16 port;
 };

@@ -295,7 +295,7 @@ func ended(t *testing.T, s *site, all ...*conn) {
 		}
 		c.Close()
 	}
-	s.Set("PUT", "e timeout", `{"tcp-transitory":1}`)
+	s.Set("PUT", "e timeout", `{"tcp-time-wait":1}`)
 	netns.Eventually(t, bpftest.Patience, func() error {
 		if is := s.server(v4.server); is.State != "" {
 			return fmt.Errorf("the removed server is still there: %+v", is)

@@ -132,17 +132,21 @@ PCN_GLOBAL int elb_try(__u32 port)
 	return number == PCN_CONNTRACK_BUSY ? 1 : ELB_TO_STACK;
 }
 
-/* Claims a source port towards the server: 0 or ELB_TO_STACK. */
-PCN_GLOBAL int elb_claim(void)
+/* Claims a source port towards a server: 0 or ELB_TO_STACK. The first one tried is that whose turn it is, so that a port rests as long
+ * as it can: the server may still be in TIME_WAIT for its last connection. The others are random: open sessions may have all
+ * that come next. */
+PCN_GLOBAL int elb_claim(__u32 number)
 {
 	struct elb_settings *s = elb_settings();
-	__u32 random = bpf_get_prandom_u32();
+	struct elb_server *server = bpf_map_lookup_elem(&servers, &number);
 	int result = 1;
 
-	if (!s || !s->ports)
+	if (!s || !s->ports || !server)
 		return ELB_TO_STACK;
+	__u32 at = __sync_fetch_and_add(&server->turn, 1), random = bpf_get_prandom_u32();
 	for (__u32 i = 0; i < ELB_PORTS && result == 1; i++) {
-		result = elb_try((__u16)(s->first + (random >> 16) % s->ports));
+		result = elb_try((__u16)(s->first + at % s->ports));
+		at = random >> 16;
 		random = random * 1664525 + 1013904223;
 	}
 	if (result)
@@ -230,7 +234,7 @@ PCN_INLINE int elb_unknown(struct CTXTYPE *ctx, struct pcn_md *md, struct elb_wo
 	}
 	int result = elb_aim(elb_choose());
 	if (!result)
-		result = elb_claim();
+		result = elb_claim(w->new.server);
 	if (!result)
 		result = elb_complete();
 	struct pcn_session *e = result < 0 ? NULL : pcn_session_find(&w->key);

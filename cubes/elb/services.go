@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -183,7 +184,7 @@ func (b *balancer) describe(m *member, isNew bool) error {
 		}
 		return nil
 	}
-	*e = serverEntry{Address: inet.AddressOf(m.at().Addr())}
+	*e = serverEntry{Address: inet.AddressOf(m.at().Addr()), Turn: rand.Uint32()} // not the ports of an earlier one with its address
 	binary.BigEndian.PutUint16(e.Port[:], m.at().Port())
 	return b.maps.serverCounts.Set(m.number)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/polycube/polycube/balance"
 	"github.com/polycube/polycube/balance/session"
+	"github.com/polycube/polycube/conntrack"
 )
 
 // sweeper removes old sessions, and frees the numbers of servers that were removed and have none left.
@@ -50,7 +51,10 @@ func (s *sweeper) Servers() (session.Servers, error) {
 
 func (s *sweeper) Timeout(is *session.Session) time.Duration {
 	conf := &s.balancer.conf.Timeout
-	if !is.IsEstablished() {
+	switch {
+	case is.Progress.State == conntrack.TimeWait || is.Progress.State == conntrack.Closed:
+		return time.Duration(conf.TCPTimeWait) * time.Second
+	case !is.IsEstablished():
 		return time.Duration(conf.TCPTransitory) * time.Second
 	}
 	if idle := s.idle[is.Server]; idle != 0 {

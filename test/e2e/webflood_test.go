@@ -103,7 +103,7 @@ func newWebHost(t *testing.T, typ string) *webHost {
 	}
 	for _, line := range []string{
 		"efw add efw1 type=" + typ, "attach efw1 web0",
-		"elb add elb1 type=" + typ + " max-sessions=1024 source-ports=20000-20199", "elb1 timeout set tcp-transitory=1",
+		"elb add elb1 type=" + typ + " max-sessions=1024 source-ports=20000-20199", "elb1 timeout set tcp-transitory=1 tcp-time-wait=1",
 		"attach elb1 web0 position=last",
 	} {
 		h.Do(line)

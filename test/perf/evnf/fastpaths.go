@@ -96,8 +96,12 @@ func (s *site) efw(name, dev string, conf object) error {
 // elb takes over the frontend of HAProxy.
 func (s *site) elb() error {
 	m := s.fast.balancer()
+	// Many ports: runs with a connection for each request need so many that they would soon return to one for which the server is
+	// still in TIME_WAIT.
+	s.balancer.Run("sysctl", "-qw", "net.ipv4.ip_local_port_range=61001 65535")
 	err := s.put(m, "elb", "elb1", netns.Inner, object{
-		"max-sessions": 1 << 18, "timeout": object{"tcp-transitory": 1}, "haproxy": object{"file": []string{s.config}},
+		"max-sessions": 1 << 18, "source-ports": "1024-61000", "timeout": object{"tcp-time-wait": 1},
+		"haproxy": object{"file": []string{s.config}},
 	})
 	if err != nil {
 		return err
