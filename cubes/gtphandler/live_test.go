@@ -20,6 +20,7 @@ import (
 	"github.com/polycube/polycube/cube"
 	"github.com/polycube/polycube/test/bpftest"
 	"github.com/polycube/polycube/test/mobile"
+	"github.com/polycube/polycube/test/need"
 	"github.com/polycube/polycube/test/netns"
 )
 
@@ -40,14 +41,19 @@ type network struct {
 	server *netns.Node
 }
 
-// newNetwork creates a router r1 whose port p1 leads to base stations: from the wire, packets meet the handler g and a policer p.
-func newNetwork(t *testing.T, typ cube.Type) *network {
+// newNetwork creates a router r1 whose port p1 leads to base stations: from the wire, packets meet the handler g, a classifier c
+// and a policer p.
+func newNetwork(t *testing.T, typ cube.Type, set ...func(*bpftest.Options)) *network {
 	t.Helper()
 	options := []netns.Option{netns.WithIPv6()}
 	if typ != cube.TypeTC {
 		options = append(options, netns.WithoutTxChecksum(), netns.WithGRO())
 	}
-	l := bpftest.New(t, bpftest.Options{Type: typ, Hosts: 2, Host: options})
+	o := bpftest.Options{Type: typ, Hosts: 2, Host: options}
+	for _, f := range set {
+		f(&o)
+	}
+	l := bpftest.New(t, o)
 	n := &network{Lab: l, t: t, hosts: l.Hosts, server: l.Hosts[1]}
 	for _, a := range []string{station + "/24", station2 + "/24", station6 + "/64"} {
 		l.Hosts[0].Run("ip", "addr", "add", a, "dev", "eth0", "nodad")
@@ -66,9 +72,11 @@ func newNetwork(t *testing.T, typ cube.Type) *network {
 			"route":[{"network":"10.1.0.0/16","nexthop":"192.0.2.10"},{"network":"2001:db8:0:1::/64","nexthop":"2001:db8:a::10"}]},
 		{"name":"g","service-name":"gtphandler",` + locals + `,"mtu":1500,"echo-interval":1,"user-equipment":[
 			{"ip":"` + phone + `","ipv6-prefix":"2001:db8:0:1::","tunnel-endpoint":"` + station + `","teid":257,"remote-teid":1025,"qfi":9,"traffic-class":7}]},
+		{"name":"c","service-name":"classifier","subscriber":[{"address":"` + phone + `","class":7},{"address":"2001:db8:0:1::","class":7}]},
 		{"name":"p","service-name":"policer","length":"IP","default-contract":{"action":"DROP"},"contract":[{"traffic-class":7},{"traffic-class":0}]}]`)
-	l.Attach("p", "r1:p1")
-	l.Attach("g", "r1:p1")
+	for _, name := range []string{"p", "c", "g"} {
+		l.Attach(name, "r1:p1")
+	}
 	n.one, n.two = mobile.NewStation(t, l.Hosts[0].Namespace, station, gateway), mobile.NewStation(t, l.Hosts[0].Namespace, station2, gateway)
 	n.phone = &mobile.Phone{Uplink: 257, Downlink: 1025, QFI: 9}
 	n.one.Attach(l.Hosts[0].Namespace, "phone", n.phone, phone+"/32", phone6+"/128")
@@ -83,6 +91,20 @@ func eachLive(t *testing.T, test func(t *testing.T, n *network)) {
 		t.Run(string(typ), func(t *testing.T) {
 			t.Parallel()
 			test(t, newNetwork(t, typ))
+		})
+	}
+}
+
+// TestTheChainIsOneProgram: its stack is enough for the four cubes of the paper.
+func TestTheChainIsOneProgram(t *testing.T) {
+	netns.NeedRoot(t)
+	if !need.Linux(t, 6, 8) {
+		t.Skip("kernels before Linux 6.8 count more bytes of stack for a function: the cubes run by tail calls")
+	}
+	for _, typ := range []cube.Type{cube.TypeTC, cube.TypeXDPDRV} {
+		t.Run(string(typ), func(t *testing.T) {
+			t.Parallel()
+			newNetwork(t, typ, func(o *bpftest.Options) { o.Mode = "inline" })
 		})
 	}
 }

@@ -225,7 +225,7 @@ PCN_INLINE int router_no_address(struct CTXTYPE *ctx, struct pcn_md *md, int gro
 }
 
 /* Forwards by the host's routes. */
-PCN_INLINE int router_by_host(struct CTXTYPE *ctx, struct pcn_md *md)
+PCN_GLOBAL int router_by_host(struct CTXTYPE *ctx, struct pcn_md *md PCN_NONNULL)
 {
 	__u64 to = 0, from = 0;
 	int v6 = 0, port = router_host(ctx, md, &to, &from, &v6);
