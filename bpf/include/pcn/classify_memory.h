@@ -43,10 +43,11 @@ PCN_MAP_SHARED_FLAGS(classify, classify_addresses, BPF_MAP_TYPE_ARRAY, __u32,
 /* Internal: the memory of a part, NULL if it does not exist. */
 PCN_INLINE void *pcn_classify_memory(__u32 part)
 {
-	void *array = bpf_map_lookup_elem(&classify_memory, &part);
-	__u32 only = 0;
+	__u32 at = part; /* one place on the stack for both keys: a search has none to spare */
+	void *array = bpf_map_lookup_elem(&classify_memory, &at);
 
-	return array ? bpf_map_lookup_elem(array, &only) : NULL;
+	at = 0;
+	return array ? bpf_map_lookup_elem(array, &at) : NULL;
 }
 
 #endif
