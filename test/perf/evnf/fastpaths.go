@@ -186,11 +186,12 @@ func (s *site) passed() (p passed, err error) {
 		Connected uint64 `json:"connected"`
 		NoPort    uint64 `json:"no-port"`
 		Full      uint64 `json:"full"`
+		Undecided uint64 `json:"undecided"`
 	}
 	if err := s.fast.balancer().read("/elb/elb1/sessions", &sessions); err != nil {
 		return p, err
 	}
-	p.opened, p.refused = sessions.Opened, sessions.NoServer+sessions.Connected+sessions.NoPort+sessions.Full
+	p.opened, p.refused = sessions.Opened, sessions.NoServer+sessions.Connected+sessions.NoPort+sessions.Full+sessions.Undecided
 	if p.segments, err = stackCounter(s.balancer, "Tcp", "InSegs"); err == nil {
 		p.datagrams, err = stackCounter(s.firewall, "Ip", "ForwDatagrams")
 	}
@@ -252,11 +253,17 @@ func (s *site) took(before passed, l load, requests int) error {
 
 // fast checks that elb has opened the sessions, and that the stacks had nothing to do with them: a request through HAProxy, or
 // by the rules of iptables, takes at least two packets to the stack, where otherwise only health checks are. A new connection may be from the port of a
-// session that is closing, and opens that again.
+// session that is closing, and opens that again. One in a hundred may be HAProxy's, of which the stack gets up to a dozen segments: when its daemon gets no
+// CPU for some milliseconds, efw leaves packets to the rules, as it could not see them change.
 func (p passed) fast(after passed, l load, requests int) error {
 	d := passed{after.opened - p.opened, after.refused - p.refused, after.segments - p.segments, after.datagrams - p.datagrams}
 	few := 100 + uint64(requests)/20
-	if d.refused == 0 && d.opened >= uint64(l.connections) && d.segments <= few && d.datagrams <= few {
+	hundredth := uint64(0)
+	if l.each {
+		hundredth = uint64(requests) / 100
+	}
+	few += 12 * min(d.refused, hundredth)
+	if d.refused <= hundredth && d.opened >= uint64(l.connections) && d.segments <= few && d.datagrams <= few {
 		return nil
 	}
 	return fmt.Errorf("%d requests: elb opened %d sessions and refused %d; the stacks got %d segments and forwarded %d packets: %w",

@@ -69,6 +69,15 @@ func TestALoadThatTookAnotherWayIsNoResult(t *testing.T) {
 	if err := before.fast(good, load{connections: 4}, 1000); err != nil {
 		t.Error(err)
 	}
+	some := good
+	some.refused, some.segments = before.refused+10, before.segments+250
+	if err := before.fast(some, load{connections: 4, each: true}, 1000); err != nil {
+		t.Errorf("one new connection in a hundred is HAProxy's: %v", err)
+	}
+	some.refused++
+	if err := before.fast(some, load{connections: 4, each: true}, 1000); !errors.Is(err, contest.ErrLost) {
+		t.Errorf("more than one new connection in a hundred are HAProxy's: %v", err)
+	}
 	for name, change := range map[string]func(*passed){
 		"HAProxy has a connection": func(p *passed) { p.opened-- }, "a SYN is left to it": func(p *passed) { p.refused++ },
 		"its segments": func(p *passed) { p.segments += 2000 }, "packets that iptables has judged": func(p *passed) { p.datagrams += 2000 },
