@@ -45,11 +45,11 @@ func newLAN(t *testing.T, typ cube.Type, connect func(l *bpftest.Lab)) *lan {
 	l.Create("gtphandler", "g", `{`+locals+`,"session-type":"ETHERNET","ethernet-session":[
 		{"teid":257,"tunnel-endpoint":"`+station+`","remote-teid":1025,"qfi":9},
 		{"teid":258,"tunnel-endpoint":"`+station2+`","remote-teid":1026}]}`)
-	connect(l)
 	n.one, n.two = mobile.NewStation(t, l.Hosts[0].Namespace, station, gateway), mobile.NewStation(t, l.Hosts[0].Namespace, station2, gateway)
 	n.phone = &mobile.Phone{Uplink: 257, Downlink: 1025, QFI: 9, Ethernet: true}
 	n.one.Attach(l.Hosts[2].Namespace, "tap", n.phone, lanDevice+"/24", lanDevice6+"/64")
 	n.two.Attach(l.Hosts[3].Namespace, "tap", &mobile.Phone{Uplink: 258, Downlink: 1026, Ethernet: true}, lanDevice2+"/24")
+	connect(l) // at last: stations report a broadcast to a device that they do not have
 	return n
 }
 
