@@ -6,11 +6,11 @@ package elb
 // entry as long as it has sessions, so that these continue.
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -184,7 +184,9 @@ func (b *balancer) describe(m *member, isNew bool) error {
 		}
 		return nil
 	}
-	*e = serverEntry{Address: inet.AddressOf(m.at().Addr()), Turn: rand.Uint32()} // not the ports of an earlier one with its address
+	var turn [4]byte
+	_, _ = rand.Read(turn[:]) // never fails; other ports than those of an earlier server with its address
+	*e = serverEntry{Address: inet.AddressOf(m.at().Addr()), Turn: binary.NativeEndian.Uint32(turn[:])}
 	binary.BigEndian.PutUint16(e.Port[:], m.at().Port())
 	return b.maps.serverCounts.Set(m.number)
 }
