@@ -65,11 +65,7 @@ func (d *daemon) slowPath() (slowpath.Load, bool) {
 	if !ok {
 		return slowpath.Load{}, false
 	}
-	ring := k.ring.Load()
-	if ring == nil {
-		return slowpath.Load{}, false
-	}
-	return ring.Load(), true
+	return k.ring.Load(), true
 }
 
 // relinked is called for programs that are in use now, or cannot be inlined, with the data plane's lock held.

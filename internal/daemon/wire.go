@@ -48,8 +48,9 @@ type kernelPlane struct {
 	shadows *shadow.Keeper
 	// hub receives steps of traced packets.
 	hub atomic.Pointer[trace.Hub]
-	// ring is the ring that the slow path reads, nil while it does not run.
-	ring atomic.Pointer[slowpath.Ring]
+	// ring is what the slow path reads. It is opened before cubes are restored: what is in it then is for an earlier daemon, and
+	// what comes later for a cube.
+	ring *slowpath.Ring
 }
 
 // helperName is the name of a helper interface. That of an instance is derived from a hash, because a netdev's name
@@ -104,6 +105,10 @@ func openKernel(o planeOptions) (_ plane, err error) {
 			return nil, errors.Join(err, k.Plane.Close())
 		}
 	}
+	k.ring, err = slowpath.OpenRing(k.FrameworkMap("pcn_ring"), k.FrameworkMap("pcn_control"), k.FrameworkMap("pcn_shares"))
+	if err != nil {
+		return nil, errors.Join(err, k.shadows.Close(), k.Plane.Close())
+	}
 	return k, nil
 }
 
@@ -112,13 +117,13 @@ func (k *kernelPlane) Shadows() topology.Shadows { return k.shadows }
 
 // Close closes everything; the helper interfaces stay, because programs send copies to them.
 func (k *kernelPlane) Close() error {
-	return errors.Join(k.shadows.Close(), k.Plane.Close(), k.taps.Close())
+	return errors.Join(k.ring.Close(), k.shadows.Close(), k.Plane.Close(), k.taps.Close())
 }
 
 // Cleanup removes everything, including the helper interfaces and the namespaces.
 func (k *kernelPlane) Cleanup() error {
 	none := func(string) bool { return false }
-	return errors.Join(k.shadows.Close(), k.shadows.Sweep(none), k.Plane.Cleanup(), k.taps.Remove(), k.loop.Remove())
+	return errors.Join(k.ring.Close(), k.shadows.Close(), k.shadows.Sweep(none), k.Plane.Cleanup(), k.taps.Remove(), k.loop.Remove())
 }
 
 // Send sends a packet of a cube to the fast path.
@@ -169,21 +174,16 @@ func startKernelSlowPath(ctx context.Context, p plane, m *topology.Manager, log 
 	if !ok {
 		return nil, fmt.Errorf("the slow path requires the kernel's data plane, not %T", p)
 	}
-	ring, err := slowpath.OpenRing(k.FrameworkMap("pcn_ring"), k.FrameworkMap("pcn_control"), k.FrameworkMap("pcn_shares"))
-	if err != nil {
-		return nil, err
-	}
-	k.ring.Store(ring)
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := ring.Run(ctx, fromFastPath{k, m, log}); err != nil && ctx.Err() == nil {
+		if err := k.ring.Run(ctx, fromFastPath{k, m, log}); err != nil && ctx.Err() == nil {
 			log.Error("the slow path stopped: packets that the fast path cannot finish are lost", "err", err)
 		}
 	})
 	return func() error {
 		cancel()
 		done.Wait()
-		return ring.Close()
+		return nil
 	}, nil
 }

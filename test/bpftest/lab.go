@@ -142,6 +142,10 @@ func (l *Lab) start() error {
 	if err := l.taps.attach(p); err != nil {
 		return err
 	}
+	ring, err := l.openRing()
+	if err != nil {
+		return err
+	}
 	st, state, err := store.Open(store.Options{Dir: l.conf})
 	if err != nil {
 		return err
@@ -159,11 +163,7 @@ func (l *Lab) start() error {
 		return err
 	}
 	l.undo = append(l.undo, func() error { return l.manager.Close(context.Background()) })
-	stop, err := startUp(l)
-	if err != nil {
-		return err
-	}
-	l.undo = append(l.undo, stop)
+	l.undo = append(l.undo, startUp(l, ring))
 	if l.opts.Follow {
 		l.undo = append(l.undo, l.follow())
 	}

@@ -73,20 +73,25 @@ func (p *plane) send(typ cube.Type, to slowpath.Target, out *cube.PacketOut, net
 	return p.taps[typ.Hook()].Send(to, out, m)
 }
 
-// startUp reads the packets for user space until stop is called.
-func startUp(l *Lab) (stop func() error, err error) {
+// openRing opens the ring with the packets for user space, before cubes are restored: what is in it then is for an earlier daemon.
+func (l *Lab) openRing() (*slowpath.Ring, error) {
 	p := l.plane
 	ring, err := slowpath.OpenRing(p.FrameworkMap("pcn_ring"), p.FrameworkMap("pcn_control"), p.FrameworkMap("pcn_shares"))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		l.undo = append(l.undo, ring.Close)
 	}
+	return ring, err
+}
+
+// startUp reads the packets for user space until stop is called.
+func startUp(l *Lab, ring *slowpath.Ring) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- ring.Run(ctx, upward{l}) }()
 	return func() error {
 		cancel()
-		return errors.Join(<-ended, ring.Close())
-	}, nil
+		return <-ended
+	}
 }
 
 // upward passes packets for user space to the topology, as the daemon does.
