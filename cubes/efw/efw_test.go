@@ -108,6 +108,21 @@ func TestRulesAreOffloadedByAFilter(t *testing.T) {
 	carriedOut(t, newRouter(t, cube.TypeTC, `{}`, func(o *bpftest.Options) { o.Clsact = true }), "iptables-nft", true)
 }
 
+// TestAFilterOfClassicBPFIsOfOthers: it has no program ID.
+func TestAFilterOfClassicBPFIsOfOthers(t *testing.T) {
+	needIptables(t)
+	r := newRouter(t, cube.TypeTC, `{}`)
+	r.changed("--dport 81", func() { r.restore("iptables-nft", someRules) })
+	r.Lab.Lab.Run("tc", "qdisc", "add", "dev", "veth1", "clsact")
+	r.Lab.Lab.Run("tc", "filter", "add", "dev", "veth1", "ingress", "bpf", "da", "bytecode", "1,6 0 0 4294967295,")
+	netns.Eventually(t, bpftest.Patience, func() error {
+		if is := r.Read("f environment"); !strings.Contains(is, "a tc filter of type bpf") {
+			return fmt.Errorf("the filter is not reported: %s", is)
+		}
+		return nil
+	})
+}
+
 // TestWhatXDPWouldSkipKeepsRulesInTheStack: a queue with a rate at an output, which packets that are redirected at XDP do not meet.
 func TestWhatXDPWouldSkipKeepsRulesInTheStack(t *testing.T) {
 	needIptables(t)

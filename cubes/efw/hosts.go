@@ -276,7 +276,7 @@ func filters(l netlink.Link, hook uint32, at ebpf.AttachType) (out []string, err
 		return nil, fmt.Errorf("list the filters of %s: %w", l.Attrs().Name, err)
 	}
 	for _, f := range all {
-		if b, ok := f.(*netlink.BpfFilter); ok { // a kernel older than 6.6 has ours here
+		if b, ok := f.(*netlink.BpfFilter); ok && b.Id > 0 { // a kernel older than 6.6 has ours here; classic BPF has no ID
 			name, err := programName(ebpf.ProgramID(b.Id))
 			if err != nil {
 				return nil, err
